@@ -173,7 +173,7 @@ INSIDE = {
         "find_question_refusal open_named_folders path_denials only_lists with_mode for_session "
         "is_usable apply_answer"
     ),
-    "PostgresJournal": "after_fork append_batches watch_cancelled",
+    "PostgresJournal": "after_fork append_batches",
     "ProviderError": "to_fields",
     "Reliability": "fill_from should_retry max_delay",
     "Sandbox": "take_view server_pid close_now",

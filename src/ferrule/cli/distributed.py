@@ -26,9 +26,7 @@ with lazy_imports():
 
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
-    from ferrule.engine.distributed.job import Job
     from ferrule.engine.distributed.job_run import MakeAgent
-    from ferrule.engine.distributed.jobs import Jobs
     from ferrule.storage.journal.protocols import Journal
 
 _database = click.option(
@@ -132,7 +130,9 @@ def _load_factory(name: str) -> MakeAgent:
     return cast("MakeAgent", found)
 
 
-def assemble_for_job(job: Job, journal: Journal, *, workspaces: Path | None = None) -> Agent:
+def assemble_for_job(
+    job: job_queue.Job, journal: Journal, *, workspaces: Path | None = None
+) -> Agent:
     """Make a job's agent from this machine's settings, for the job's owner.
 
     It works in the job's workspace and uses the shared journal. Nobody is asked for approval, even
@@ -203,7 +203,7 @@ def submit(prompt: tuple[str, ...], database: str, engine: str, **given: Any) ->
         jobs.close()
 
 
-def _print_jobs(jobs: Jobs) -> int:
+def _print_jobs(jobs: job_queue.Jobs) -> int:
     rows = [("RUN", "STATE", "TENANT", "WORKER", "MESSAGE")]
     for job in jobs.recent():
         text = " ".join(job.job.text.split())[:60]
@@ -213,7 +213,9 @@ def _print_jobs(jobs: Jobs) -> int:
     return 0
 
 
-def _submit_job(jobs: Jobs, prompt: str, settings: dict[str, Any], given: dict[str, Any]) -> int:
+def _submit_job(
+    jobs: job_queue.Jobs, prompt: str, settings: dict[str, Any], given: dict[str, Any]
+) -> int:
     job = job_data.Job(
         prompt,
         session=given["session"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -22,10 +22,6 @@ with lazy_imports():
     from ferrule.evaluation import trials as trial_runs
     from ferrule.runtime import trial_agents
 
-if TYPE_CHECKING:
-    from ferrule.evaluation.case_files import CaseFile
-    from ferrule.evaluation.evaluation import EvaluationOptions, TrialDone
-    from ferrule.evaluation.report import Report
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 _SUFFIXES = {".json": "json", ".xml": "junit", ".md": "markdown"}
@@ -120,7 +116,7 @@ def _run(
     import asyncio
 
     report = asyncio.run(_evaluate(cases, options))
-    writers: dict[str, Callable[[Report], str]] = {
+    writers: dict[str, Callable[[reports.Report], str]] = {
         "table": report_formats.format_report,
         "json": lambda one: one.to_json() + "\n",
         "junit": report_formats.format_report_as_junit,
@@ -169,7 +165,7 @@ def _write(
         click.echo(escape_invisible(text), nl=False)
 
 
-async def _evaluate(cases: CaseFile, options: dict[str, Any]) -> Report:
+async def _evaluate(cases: case_files.CaseFile, options: dict[str, Any]) -> reports.Report:
     at_least = None
     if options["at_least"] is not None:
         at_least = case_files.parse_share(options["at_least"])
@@ -196,11 +192,11 @@ async def _evaluate(cases: CaseFile, options: dict[str, Any]) -> Report:
 
 
 async def _start(
-    cases: CaseFile,
-    chosen: EvaluationOptions,
+    cases: case_files.CaseFile,
+    chosen: evaluation.EvaluationOptions,
     options: dict[str, Any],
     notice: Callable[[str], None],
-) -> Report:
+) -> reports.Report:
     if options["offline"]:
         return await evaluation.evaluate(cases, (), None, chosen)
     models = options["models"] or cases.models or (trial_agents.name_default_model(notice),)
@@ -219,7 +215,7 @@ class _ProgressLine:
         self._is_terminal = sys.stderr.isatty()
         self._tenth = 0
 
-    def show(self, done: TrialDone) -> None:
+    def show(self, done: evaluation.TrialDone) -> None:
         if self._quiet:
             return
         line = f"{done.done}/{done.of} trials, {done.passed_so_far} passed  {done.target}"

@@ -40,9 +40,7 @@ with lazy_imports():
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
-    from ferrule.connectors.mcp import McpServer
     from ferrule.connectors.mcp.definitions import Manifest
-    from ferrule.permissions.provenance import CommandWritable, TrustedProgram
     from ferrule.storage.settings.settings import Settings
 
 T = TypeVar("T")
@@ -103,7 +101,7 @@ def list_servers(workspace: str | None, as_json: bool) -> None:
         )
 
 
-def _make_row(server: McpServer, state: str) -> dict[str, Any]:
+def _make_row(server: spec.McpServer, state: str) -> dict[str, Any]:
     reached = server.url or " ".join(server.command)
     return {"name": server.name, "origin": server.origin, "state": state, "reached": reached}
 
@@ -140,7 +138,7 @@ def approve(name: str | None, workspace: str | None, yes: bool) -> int:
     return _approve_one(settings, _find_server(settings, name), yes)
 
 
-def _approve_one(settings: Settings, server: McpServer, yes: bool) -> int:
+def _approve_one(settings: Settings, server: spec.McpServer, yes: bool) -> int:
     approvals = server_approvals.ServerApprovals()
     name = server.name
     if approvals.get(server).state in _NOT_STARTABLE:
@@ -197,7 +195,7 @@ def _approve_all(settings: Settings, yes: bool) -> int:
     return 1 if failed else 0
 
 
-def _format_table(servers: list[McpServer]) -> str:
+def _format_table(servers: list[spec.McpServer]) -> str:
     """Return what each server would get, as a block of lines for each."""
     lines: list[str] = []
     for server in servers:
@@ -453,7 +451,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def _find_opener(writable: CommandWritable) -> TrustedProgram | None:
+def _find_opener(writable: provenance.CommandWritable) -> provenance.TrustedProgram | None:
     """Return the program that opens an address in the person's browser, if there is one."""
     name = "open" if sys.platform == "darwin" else "xdg-open"
     try:
@@ -473,7 +471,7 @@ def _open_browser(url: str) -> None:
     threading.Thread(target=process.wait, name="ferrule-browser", daemon=True).start()
 
 
-async def _sign_in(server: McpServer, filled: Any) -> None:
+async def _sign_in(server: spec.McpServer, filled: Any) -> None:
     async def browse(url: str) -> None:
         _print(f"open this address to sign in:\n{url}", err=True)
         _open_browser(url)
@@ -483,7 +481,7 @@ async def _sign_in(server: McpServer, filled: Any) -> None:
     )
 
 
-async def _list_tools(settings: Settings, server: McpServer) -> Manifest:
+async def _list_tools(settings: Settings, server: spec.McpServer) -> Manifest:
     if server.command:
         click.echo(f"starting `{server.name}` …", err=True)
 
@@ -502,7 +500,7 @@ def _load_settings(workspace: str | None) -> Settings:
     return settings
 
 
-def _find_server(settings: Settings, name: str) -> McpServer:
+def _find_server(settings: Settings, name: str) -> spec.McpServer:
     servers = configured_servers.load_configured_servers(settings).servers
     for server in servers:
         if server.name == name:

@@ -23,7 +23,6 @@ with lazy_imports():
 
 if TYPE_CHECKING:
     from ferrule.models.client import Capabilities
-    from ferrule.models.registry import FetchModel
     from ferrule.storage.settings.settings import Settings
 
 
@@ -120,7 +119,7 @@ def pull(source: str, name: str, sha256: str) -> None:
     row = next((one for one in rows.values() if one.fetch_model), None)
     if row is None:
         raise registry.build_provider_error("local")
-    fetch: FetchModel = registry.import_object(row.fetch_model)
+    fetch: registry.FetchModel = registry.import_object(row.fetch_model)
     fetch(
         source or row.example.partition(":")[2],
         name=name,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from ferrule.core.errors import ConfigError
@@ -21,9 +19,6 @@ with lazy_imports():
     from ferrule.connectors.mcp import configuration as mcp_configuration
     from ferrule.extensions.checks import tool_file, workspace
     from ferrule.runtime import tool_profiles
-
-if TYPE_CHECKING:
-    from ferrule.extensions.checks.tool_file import Problem
 
 
 @click.command()
@@ -53,7 +48,7 @@ def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
     return print_report(checked.files, checked.problems, as_json=as_json, strict=strict)
 
 
-def _check_mcp_servers(folder: str) -> list[Problem]:
+def _check_mcp_servers(folder: str) -> list[tool_file.Problem]:
     """Check the servers of `.mcp.json`, which `extensions` does not know."""
     loaded = mcp_configuration.load_servers(TrustStore().read(folder), as_trusted=True)
     return [
@@ -67,7 +62,7 @@ def _check_mcp_servers(folder: str) -> list[Problem]:
     ]
 
 
-def _check_own_servers(folder: str) -> list[Problem]:
+def _check_own_servers(folder: str) -> list[tool_file.Problem]:
     """Check the servers and agents in the person's own settings and `mcp.json`.
 
     What would end a run is an error; an entry that would be left out, a warning.
@@ -81,7 +76,7 @@ def _check_own_servers(folder: str) -> list[Problem]:
     )
     peers = a2a_configuration.load_peers(settings.values.get("a2a_peers"))
     own_file = str(paths.config() / USER_FILE_NAME)
-    problems: list[Problem] = []
+    problems: list[tool_file.Problem] = []
     for problem in (*servers.problems, *peers.problems):
         file, _, message = problem.partition(": ")
         ends_run = problem in (*servers.policy_errors, *peers.policy_errors)
@@ -94,7 +89,7 @@ def _check_own_servers(folder: str) -> list[Problem]:
     return problems
 
 
-def _check_http_manifests(folder: str) -> list[Problem]:
+def _check_http_manifests(folder: str) -> list[tool_file.Problem]:
     """Check the manifests of HTTP tools, which `extensions` does not know."""
     snapshot = TrustStore().read(folder)
     if not any("/http/" in name for name in snapshot.files):
@@ -103,7 +98,7 @@ def _check_http_manifests(folder: str) -> list[Problem]:
         hosts = load_settings(workspace=folder)["tools.http_hosts"]
     except ConfigError:
         hosts = ()  # check_workspace reports settings that cannot be read.
-    problems: list[Problem] = []
+    problems: list[tool_file.Problem] = []
     for name, error in loading.check_repository_manifests(snapshot, hosts):
         problems += tool_file.convert_error(error, name)
     return problems

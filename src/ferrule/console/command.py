@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,9 +20,6 @@ with lazy_imports():
 
     from . import app as console_app
     from . import setup, uploads, users
-
-if TYPE_CHECKING:
-    from ferrule.runtime.http.http_security import Application, Principal
 
 
 @click.command()
@@ -67,7 +64,11 @@ async def _serve(
 
 
 def _guard(
-    app: Application, people: Mapping[str, Principal], host: str, port: int, url: str
+    app: http_security.Application,
+    people: Mapping[str, http_security.Principal],
+    host: str,
+    port: int,
+    url: str,
 ) -> http_security.HttpGuard:
     secure = server.public_address(host, port, url).startswith("https://")
     signing = sign_in.BrowserSignIn(

@@ -5,8 +5,8 @@ Tool modes and dialects are here too. Nothing in this package knows how a tool i
 Packages: one per provider (`registry` names them), `dialects`, `http`, `tool_modes`.
 Modules: `answer_building`, `answer_fields`, `capabilities`, `client`, `hosted_tools`, `key_check`,
 `media_encoding`, `media_uploads`, `output_modes`, `prices`, `provider_errors`, `raw_content_check`,
-`reasoning_models`, `refused_options`, `registry`, `replayed_content`, `request_encoding`,
-`scripted`, `untrusted_text`, `verbatim_json`.
+`refused_options`, `registry`, `replayed_content`, `request_encoding`, `scripted`, `server_client`,
+`untrusted_text`, `verbatim_json`.
 """
 
 from __future__ import annotations

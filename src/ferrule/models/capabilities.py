@@ -201,3 +201,19 @@ def _as_object(value: object) -> dict[str, Any]:
 
 def _positive_int(value: object) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
+
+
+_STARTS_IN_REASONING = compile_lazily(
+    r"deepseek[-_.:]?r1|r1-distill|qwq|thinking|minimax[-_]?m[23]|reasoner|deepseek[-_]?v(?:3[.-]?2|[4-9])"
+    r"|kimi[-_]?k(?:2[.-][5-9]|[3-9])|qwen-?3[.-][5-9]|glm-?(?:4[.-][7-9]|[5-9])|step-?3[.-][5-9]|nemotron-?3"
+)
+"""Families whose chat templates end the prompt with the mark that opens reasoning.
+
+They are recognised by name, since servers do not report it. If the server itself separates
+reasoning from text, that takes precedence.
+"""
+
+
+def starts_in_reasoning(name: str) -> bool:
+    """Return whether a model is known to begin its reply inside reasoning opened by the prompt."""
+    return bool(_STARTS_IN_REASONING.search(name.lower()))

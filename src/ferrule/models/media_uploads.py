@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from json.encoder import encode_basestring as quote
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.media import LoadedMedia, MediaReference
@@ -145,34 +144,6 @@ class MediaUploads:
             return False
         is_read = isinstance(one, LoadedMedia) and bool(one.text)
         return not is_read and can_upload(self._protocol, one)
-
-
-class FileOwner(Protocol):
-    """A client that remembers what it has uploaded."""
-
-    files: UploadedFiles | None
-
-
-_Owner = TypeVar("_Owner", bound=FileOwner)
-
-
-def open_uploads(
-    client: _Owner,
-    upload_file: Callable[[_Owner, MediaReference, bytes], Awaitable[str]],
-    protocol: MediaProtocol,
-    least: int,
-) -> MediaUploads:
-    """Return what one conversation of a client names by an id.
-
-    Args:
-        client: The client; its conversations share what was uploaded.
-        upload_file: Uploads a medium to it and returns its id. Raises ProviderError.
-        protocol: The protocol of the conversation's requests.
-        least: The bytes from which a medium is uploaded.
-    """
-    if client.files is None:
-        client.files = UploadedFiles(partial(upload_file, client))
-    return MediaUploads(client.files, protocol, least)
 
 
 class FormServer(Protocol):

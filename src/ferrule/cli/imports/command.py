@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,8 +19,6 @@ with lazy_imports():
     from . import claude_code as claude_code_files
     from . import plan as import_plan
 
-if TYPE_CHECKING:
-    from .plan import Plan
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -72,7 +70,7 @@ def claude_code(
     return 0
 
 
-def _write(plan: Plan, into: Path) -> None:
+def _write(plan: import_plan.Plan, into: Path) -> None:
     plan.write()
     if plan.servers:
         mcp.write_entries(plan.servers)
@@ -84,7 +82,7 @@ def _write(plan: Plan, into: Path) -> None:
     click.echo(f"wrote {len(plan.files)} files", err=True)
 
 
-def _show(plan: Plan) -> None:
+def _show(plan: import_plan.Plan) -> None:
     for file in plan.files:
         _print(f"+ {file.path}  from {file.source}")
         if file.name.endswith(".yaml"):
@@ -108,7 +106,7 @@ def _print(text: str) -> None:
     click.echo(escape_invisible(text))
 
 
-def _describe(plan: Plan) -> dict[str, Any]:
+def _describe(plan: import_plan.Plan) -> dict[str, Any]:
     return {
         "files": [
             {"path": str(file.path), "from": file.source, "text": file.text} for file in plan.files

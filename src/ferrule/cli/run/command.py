@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,9 +15,6 @@ with lazy_imports():
     from ferrule.tools import media_types
 
     from . import one_shot
-
-if TYPE_CHECKING:
-    from ferrule.core.media import Media
 
 
 @click.command()
@@ -104,7 +101,7 @@ def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
     return asyncio.run(one_shot.run_once(content, options, session_id=options.get("resume_id")))
 
 
-def attach(names: tuple[str, ...]) -> list[Media]:
+def attach(names: tuple[str, ...]) -> list[media.Media]:
     """Return what is attached: files, addresses, and `-` for what standard input has."""
     return [_attach_one(name) for name in names]
 

@@ -15,7 +15,6 @@ with lazy_imports():
     from ferrule.runtime import assemble
 
 if TYPE_CHECKING:
-    from ferrule.cli.terminal_agent import TerminalAssembly
     from ferrule.core.events import ContextCompacted
     from ferrule.engine.session import Session
 
@@ -81,7 +80,9 @@ async def _restore(wanted: str, options: dict[str, Any]) -> int:
     return 0
 
 
-def _open_session(wanted: str, options: dict[str, Any]) -> tuple[TerminalAssembly, Session]:
+def _open_session(
+    wanted: str, options: dict[str, Any]
+) -> tuple[terminal_agent.TerminalAssembly, Session]:
     options["model"] = options.get("model") or assemble.find_session_model(wanted)
     assembly = terminal_agent.assemble_at_terminal(options)
     return assembly, assembly.open_session(wanted)

@@ -38,8 +38,6 @@ with lazy_imports():
 if TYPE_CHECKING:
     from ferrule.core.events import JournalRecord
     from ferrule.engine.agent import Agent
-    from ferrule.engine.replay.rerun import RerunReport
-    from ferrule.engine.replay.what_if import PolicyComparison
     from ferrule.storage.journal.protocols import Journal
 
 
@@ -136,7 +134,7 @@ def _run_again(
 
     assembly = terminal_agent.assemble_at_terminal(options)
 
-    async def run_all() -> list[RerunReport]:
+    async def run_all() -> list[rerun.RerunReport]:
         try:
             return [
                 await _rerun(recording.Recording.of(records), assembly.agent, live)
@@ -156,13 +154,13 @@ def _run_again(
     return 1 if different else 0
 
 
-async def _rerun(recording: Any, agent: Agent, live: bool) -> RerunReport:
+async def _rerun(recording: Any, agent: Agent, live: bool) -> rerun.RerunReport:
     if live:
         return await rerun.rerun(recording, agent, tools="live")
     return await rerun.rerun(recording, agent, model=agent.model_client)
 
 
-def _print_rerun(again: RerunReport) -> None:
+def _print_rerun(again: rerun.RerunReport) -> None:
     verdict = "the same" if again.same else "not the same"
     click.echo(f"{again.session[:12]}  {again.model}: {verdict}")
     for run in again.runs:
@@ -223,7 +221,7 @@ def _make_gate(file: str, workspace: str) -> PermissionGate:
     return PermissionGate(settings.rules, mode=select_mode(settings.mode, "flags"), root=root)
 
 
-def _make_row(judged: PolicyComparison) -> dict[str, Any]:
+def _make_row(judged: what_if.PolicyComparison) -> dict[str, Any]:
     audit = judged.call.audit
     return {
         "session": audit.session,
@@ -239,7 +237,7 @@ def _make_row(judged: PolicyComparison) -> dict[str, Any]:
     }
 
 
-def _print_stopped(judged: PolicyComparison) -> None:
+def _print_stopped(judged: what_if.PolicyComparison) -> None:
     audit = judged.call.audit
     arguments = _shorten(encode_compact(judged.call.arguments))
     where = f"{audit.session[:12]} event {audit.event}"

@@ -25,7 +25,6 @@ with lazy_imports():
     from ferrule.runtime import assemble
 
 if TYPE_CHECKING:
-    from ferrule.engine.rewind.rewind import RestoreReport, RewindPoint
     from ferrule.storage.journal.protocols import Journal
 
 
@@ -124,7 +123,7 @@ def _open_workspace(folder: str) -> Workspace:
     return workspace.restrict(gate.find_refusal)
 
 
-def _print_plan(point: RewindPoint, plan: RestoreReport) -> None:
+def _print_plan(point: rewinding.RewindPoint, plan: rewinding.RestoreReport) -> None:
     for path in plan.restored:
         action = "restore" if point.wanted[path] else "remove"
         click.echo(escape_invisible(f"{action:8} {path}"))

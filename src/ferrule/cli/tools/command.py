@@ -36,10 +36,8 @@ with lazy_imports():
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ferrule.cli.terminal_agent import TerminalAssembly
     from ferrule.core.calls import ToolResult
     from ferrule.engine.agent import Agent
-    from ferrule.engine.live_events import Live
     from ferrule.tools.definition import Tool
 
 
@@ -142,11 +140,13 @@ def call(
     return 0 if result.success else one_shot.CALL_EXIT_CODES.get(result.error_type, 1)
 
 
-async def _call(assembly: TerminalAssembly, tool: Tool, values: dict[str, Any]) -> ToolResult:
+async def _call(
+    assembly: terminal_agent.TerminalAssembly, tool: Tool, values: dict[str, Any]
+) -> ToolResult:
     session = assembly.open_session(None)
     show = live_output.LiveOutput(assembly.terminal, session.find_call, live=False)
 
-    def show_output(item: Live) -> None:
+    def show_output(item: live_events.Live) -> None:
         # What the tool and its hooks print for the person. The calls that it makes itself are not
         # shown: its value is.
         if isinstance(item, live_events.Progress | events.Noticed):

@@ -31,7 +31,6 @@ with lazy_imports():
     from ferrule.toolkits.commands import policy
 
 if TYPE_CHECKING:
-    from ferrule.extensions.checks.tool_cases import CaseOutcome
     from ferrule.extensions.checks.tool_file import Problem
     from ferrule.extensions.tool_files.tool_file import ToolFile
 
@@ -230,9 +229,9 @@ async def _check(files: dict[str, bytes]) -> list[Problem]:
     return sorted(problems, key=lambda one: (one.file, one.line, one.column))
 
 
-async def _run_tests(tools: list[ToolFile]) -> list[CaseOutcome]:
+async def _run_tests(tools: list[ToolFile]) -> list[tool_cases.CaseOutcome]:
     bench = workbench_for_tests()
-    outcomes: list[CaseOutcome] = []
+    outcomes: list[tool_cases.CaseOutcome] = []
     for tool in tools:
         outcomes += await tool_cases.run_cases(tool, bench, others=tools)
     return outcomes

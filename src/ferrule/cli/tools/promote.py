@@ -30,9 +30,6 @@ with lazy_imports():
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ferrule.extensions.checks.tool_cases import CaseOutcome
-
-    from .command_to_tool import RecordedCommand, Word
 
 COMMANDS = ("run_command",)
 """Tools whose calls can be promoted."""
@@ -89,7 +86,9 @@ def promote(
     return 0
 
 
-async def _make_file(name: str, seen: RecordedCommand, words: Sequence[Word]) -> str:
+async def _make_file(
+    name: str, seen: command_to_tool.RecordedCommand, words: Sequence[command_to_tool.Word]
+) -> str:
     """Make the text of the file, check it and run its tests.
 
     Raises:
@@ -115,7 +114,7 @@ async def _make_file(name: str, seen: RecordedCommand, words: Sequence[Word]) ->
     ]
     tool = tool_file.parse_tool(text.encode(), file) if not wrong else None
     # The tests answer `exec.run` themselves: no command runs here.
-    ran: list[CaseOutcome] = (
+    ran: list[tool_cases.CaseOutcome] = (
         await tool_cases.run_cases(tool, tool_cases.CaseEnvironment()) if tool is not None else []
     )
     wrong += [one.said for one in ran if one.kind == "test" and not one.passed]

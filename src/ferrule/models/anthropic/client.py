@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 from ferrule.core import messages as core
 from ferrule.core.calls import encode_json, parse_json
-from ferrule.core.errors import ConfigError
 from ferrule.core.events import ModelAnswered
+from ferrule.core.media import MediaReference
 from ferrule.models.answer_building import AnswerBuilder, drop_calls
 from ferrule.models.capabilities import find_known_provider, read_anthropic_model, read_llama_props
 from ferrule.models.client import (
@@ -60,12 +60,13 @@ from ferrule.models.request_encoding import (
     warn_of_truncation,
     weigh_text,
 )
+from ferrule.models.server_client import ServerClient, find_key, open_uploads
 from ferrule.models.verbatim_json import unseal
 
 from .answers import STOP_REASONS, MessageBuilder, MessageStreamParser, parse_answer
 
 if TYPE_CHECKING:
-    from ferrule.models.media_uploads import MediaUploads, UploadedFiles
+    from ferrule.models.media_uploads import MediaUploads
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
@@ -103,7 +104,7 @@ _EMPTY_TEXT = "(nothing)"
 """Replaces text that is only blanks: the API refuses empty text."""
 
 
-class Anthropic:
+class Anthropic(ServerClient):
     """A model behind a Messages server.
 
     Args:
@@ -134,25 +135,17 @@ class Anthropic:
         base = base_url or os.environ.get("ANTHROPIC_BASE_URL") or ANTHROPIC_URL
         self.base_url = base.rstrip("/").removesuffix("/v1")
         self.is_anthropic = self.base_url.startswith(ANTHROPIC_URL)
-        key = api_key if api_key is not None else os.environ.get("ANTHROPIC_API_KEY", "")
-        if self.is_anthropic and not key:
-            raise ConfigError(
-                f"`anthropic:{model}` needs an API key",
-                code="api_key",
-                hint="set ANTHROPIC_API_KEY, or `base_url`",
-            )
         self.model_id = model
+        key = find_key(api_key, ("ANTHROPIC_API_KEY",), self.model, required=self.is_anthropic)
         self.cache = cache
         self.force_tool_search = force_native_tool_search
         self.headers = {"Content-Type": "application/json", "anthropic-version": VERSION}
         if key:
-            self.headers["x-api-key"] = key.strip()
+            self.headers["x-api-key"] = key
         if betas:
             self.headers["anthropic-beta"] = ",".join(betas)
         self.headers |= headers or {}
-        self.transport = transport or Transport()
-        self._owns_transport = transport is None
-        self.files: UploadedFiles | None = None
+        super().__init__(transport)
         self._capabilities: Capabilities | None = None
         self._prefix: _EncodedPrefix | None = None
 
@@ -189,9 +182,10 @@ class Anthropic:
             self._prefix = prefix if isinstance(tools, tuple) else None
         return AnthropicExchange(self, prefix, options)
 
-    async def close(self) -> None:
-        if self._owns_transport:
-            await self.transport.close()
+    async def upload_file(self, one: MediaReference, data: bytes) -> str:
+        from .files import upload_file
+
+        return await upload_file(self, one, data)
 
     async def _ask_server(self) -> Capabilities:
         answer = await self.transport.retry(
@@ -269,15 +263,10 @@ class AnthropicExchange:
             self._request_head += encode_utf8(encode_cache_mark(prefix.cache))
         self._encoded_messages = EncodedTurns(self._encode_message, "content")
         self._headers: Mapping[str, str] = client.headers
-        self._uploads: MediaUploads | None = None
-        if options.upload_media_from is not None:
-            # Imported here: most conversations upload nothing.
-            from ferrule.models.media_uploads import open_uploads
+        self._uploads: MediaUploads | None = open_uploads(client, "Messages", options)
+        if self._uploads is not None:
+            from .files import add_files_beta
 
-            from .files import add_files_beta, upload_file
-
-            least = options.upload_media_from
-            self._uploads = open_uploads(client, upload_file, "Messages", least)
             self._headers = add_files_beta(client.headers)
         self._container = ""
         self._replayed_calls: set[str] = set()

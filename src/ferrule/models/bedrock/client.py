@@ -47,6 +47,7 @@ from ferrule.models.request_encoding import (
     warn_of_truncation,
     weigh_text,
 )
+from ferrule.models.server_client import ServerClient
 from ferrule.models.verbatim_json import unseal
 
 from .answers import ConverseBuilder, ConverseStreamParser, parse_answer
@@ -69,7 +70,7 @@ _CACHE_POINT = '{"cachePoint":{"type":"default"}}'
 _LONGEST_ID = 64
 
 
-class Bedrock:
+class Bedrock(ServerClient):
     """A model on Amazon Bedrock.
 
     Args:
@@ -116,8 +117,7 @@ class Bedrock:
             self.headers["Authorization"] = f"Bearer {key.strip()}"
         else:
             self._signer = RequestSigner(where or "us-east-1", credentials)
-        self.transport = transport or Transport()
-        self._owns_transport = transport is None
+        super().__init__(transport)
         self._prefix: _EncodedPrefix | None = None
 
     @property
@@ -141,10 +141,6 @@ class Bedrock:
             # Only a tuple is remembered: a list could be changed later.
             self._prefix = prefix if isinstance(tools, tuple) else None
         return BedrockExchange(self, prefix, options)
-
-    async def close(self) -> None:
-        if self._owns_transport:
-            await self.transport.close()
 
     async def sign(self, url: str, body: bytes) -> dict[str, str]:
         """Return the headers of a request. Raises ProviderError if it cannot be signed."""

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote as quote_path
 
 from ferrule.core.calls import ToolCall, encode_json
-from ferrule.core.errors import ConfigError, ProviderError
+from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.models.answer_building import AnswerBuilder, drop_calls
@@ -44,6 +44,7 @@ from ferrule.models.request_encoding import (
     warn_of_truncation,
     weigh_text,
 )
+from ferrule.models.server_client import ServerClient, find_key
 from ferrule.models.verbatim_json import seal, unseal
 
 from .answers import ChatStreamParser, parse_answer
@@ -60,7 +61,7 @@ _INVALID_TOKEN = 498
 """Cohere's status for a key that is no key."""
 
 
-class Cohere:
+class Cohere(ServerClient):
     """A model behind a server of Cohere's chat API.
 
     Args:
@@ -82,19 +83,13 @@ class Cohere:
     ) -> None:
         base = base_url or os.environ.get("CO_API_URL") or COHERE_URL
         self.base_url = base.rstrip("/").removesuffix("/v2")
-        key = api_key if api_key is not None else os.environ.get("CO_API_KEY", "")
-        if self.base_url == COHERE_URL and not key:
-            raise ConfigError(
-                f"`cohere:{model}` needs an API key",
-                code="api_key",
-                hint="set CO_API_KEY, or `base_url`",
-            )
         self.model_id = model
+        is_required = self.base_url == COHERE_URL
+        key = find_key(api_key, ("CO_API_KEY",), self.model, required=is_required)
         self.headers = {"Content-Type": "application/json", **(headers or {})}
         if key:
-            self.headers["Authorization"] = f"Bearer {key.strip()}"
-        self.transport = transport or Transport()
-        self._owns_transport = transport is None
+            self.headers["Authorization"] = f"Bearer {key}"
+        super().__init__(transport)
         self._capabilities: Capabilities | None = None
 
     @property
@@ -114,10 +109,6 @@ class Cohere:
         check_options(self.model, options)
         refuse_hosted_tools(options.provider_tools, self.model)
         return CohereExchange(self, system, tools, options)
-
-    async def close(self) -> None:
-        if self._owns_transport:
-            await self.transport.close()
 
     def read_refusal(
         self, status: int, headers: Mapping[str, str], body: bytes, *, tools: bool

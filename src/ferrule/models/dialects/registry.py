@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from ferrule.core.calls import ToolCall
-from ferrule.models.reasoning_models import starts_in_reasoning as starts_in_reasoning
+from ferrule.models.capabilities import starts_in_reasoning as starts_in_reasoning
 
 from . import functionary, gemma, harmony, mistral, parameter_tags, section_tokens, tagged_calls
 from .dialect import Dialect

@@ -56,6 +56,7 @@ from ferrule.models.request_encoding import (
     warn_of_truncation,
     weigh_text,
 )
+from ferrule.models.server_client import ServerClient, find_key, open_uploads
 from ferrule.models.verbatim_json import unseal
 
 from .addresses import (
@@ -70,7 +71,7 @@ from .answers import ContentBuilder, ResponseStreamParser, parse_answer
 from .schemas import describe_ignored
 
 if TYPE_CHECKING:
-    from ferrule.models.media_uploads import MediaUploads, UploadedFiles
+    from ferrule.models.media_uploads import MediaUploads
 
 EMPTY_TEXT = "(nothing)"
 """Replaces text that is only blanks: the API refuses empty text."""
@@ -92,12 +93,13 @@ _OPTION_NAMES = {
     "top_k": "topK",
 }
 _THINKING_BUDGETS = {"minimal": 512, "low": 2_048, "medium": 8_192, "high": 16_384, "max": 24_576}
+_KEY_VARIABLES = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 _THINKING_LEVELS = {"max": "XHIGH"}
 
 _NO_CALLS = b',"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}'
 
 
-class Google:
+class Google(ServerClient):
     """A Gemini model behind the Gemini API, or behind a server that speaks it.
 
     Args:
@@ -124,22 +126,17 @@ class Google:
     ) -> None:
         self.address = address or gemini_address(base_url)
         self.base_url = self.address.base_url
-        key = _find_key() if api_key is None and address is None else api_key or ""
-        if address is None and self.base_url == GEMINI_URL and not key:
-            raise ConfigError(
-                f"`google:{model}` needs an API key",
-                code="api_key",
-                hint="set GEMINI_API_KEY, or `base_url`",
-            )
         self.model_id = model.removeprefix("models/")
+        key = api_key or ""
+        if address is None:
+            is_required = self.base_url == GEMINI_URL
+            key = find_key(api_key, _KEY_VARIABLES, f"google:{model}", required=is_required)
         self.url = self.address.model_url(quote_path(self.model_id, safe=""))
         self.headers = {"Content-Type": "application/json", **(headers or {})}
         if key:
             self.headers["x-goog-api-key"] = key.strip()
-        self.transport = transport or Transport()
-        self._owns_transport = transport is None
+        super().__init__(transport)
         self._tokens = tokens
-        self.files: UploadedFiles | None = None
         self._capabilities: Capabilities | None = None
         self._prefix: _EncodedPrefix | None = None
 
@@ -231,9 +228,10 @@ class Google:
             self._prefix = prefix if isinstance(tools, tuple) else None
         return GoogleExchange(self, prefix, options)
 
-    async def close(self) -> None:
-        if self._owns_transport:
-            await self.transport.close()
+    async def upload_file(self, one: MediaReference, data: bytes) -> str:
+        from .files import upload_file
+
+        return await upload_file(self, one, data)
 
     async def request_headers(self) -> Mapping[str, str]:
         """Return the headers of a request, with a token where one is needed.
@@ -315,15 +313,7 @@ class GoogleExchange:
         self._cached_content = options.cached_content
         self._generation, self._settings = _request_settings(client, options)
         self._encoded_turns = EncodedTurns(self._encode_message, "parts")
-        self._uploads: MediaUploads | None = None
-        if options.upload_media_from is not None:
-            # Imported here: most conversations upload nothing.
-            from ferrule.models.media_uploads import open_uploads
-
-            from .files import upload_file
-
-            least = options.upload_media_from
-            self._uploads = open_uploads(client, upload_file, "generateContent", least)
+        self._uploads: MediaUploads | None = open_uploads(client, "generateContent", options)
         self._unnamed_calls: set[str] = set()
         self._told_ignored: set[str] = set()
 
@@ -502,10 +492,6 @@ class GoogleExchange:
             fields = f'"id":{quote(call.id)},"name":{name},"args":{arguments}'
             parts.append(f'{{"functionCall":{{{fields}}}{signature}}}')
         return ",".join(parts)
-
-
-def _find_key() -> str:
-    return os.environ.get("GEMINI_API_KEY") or os.environ.get("GOOGLE_API_KEY") or ""
 
 
 def _encode_text(text: str) -> str:

@@ -50,6 +50,7 @@ from ferrule.models.request_encoding import (
     warn_of_truncation,
     weigh_text,
 )
+from ferrule.models.server_client import ServerClient
 
 DEFAULT_URL = "http://127.0.0.1:11434"
 DEFAULT_WINDOW = 32_768
@@ -63,7 +64,7 @@ _HEADERS = {"Content-Type": "application/json"}
 _NUM_CTX_IN_MODELFILE = re.compile(r"^num_ctx\s+(\d+)\s*$", re.M)
 
 
-class Ollama:
+class Ollama(ServerClient):
     """A model of an Ollama server.
 
     Args:
@@ -84,9 +85,8 @@ class Ollama:
     ) -> None:
         self.model_id = model
         self.base_url = _parse_host(base_url or os.environ.get("OLLAMA_HOST", "") or DEFAULT_URL)
-        self.transport = transport or Transport()
+        super().__init__(transport)
         self.keep_alive = keep_alive
-        self._owns_transport = transport is None
         self._show: dict[str, Any] | None = None
 
     @property
@@ -114,10 +114,6 @@ class Ollama:
         if options.provider_tools:
             refuse_hosted_tools(options.provider_tools, self.model)
         return OllamaExchange(self, system, tools, options)
-
-    async def close(self) -> None:
-        if self._owns_transport:
-            await self.transport.close()
 
     async def show(self) -> dict[str, Any]:
         """Return `/api/show` of this model. The server is asked once."""

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ferrule.core.errors import ConfigError, ProviderError
+from ferrule.core.errors import ProviderError
+from ferrule.core.media import MediaReference
 from ferrule.models.client import Capabilities, ModelOptions, ToolSpec
 from ferrule.models.hosted_tools import refuse_hosted_tools
 from ferrule.models.http.transport import Transport
 from ferrule.models.registry import check_options
+from ferrule.models.server_client import ServerClient, find_key
 
 from .chat_exchange import (
     ChatExchange,
@@ -28,13 +30,10 @@ from .chat_exchange import (
 )
 from .differences import ChatDifferences
 
-if TYPE_CHECKING:
-    from ferrule.models.media_uploads import UploadedFiles
-
 OPENAI_URL = "https://api.openai.com/v1"
 
 
-class OpenAIChat:
+class OpenAIChat(ServerClient):
     """A model behind a chat-completions server.
 
     Args:
@@ -67,26 +66,16 @@ class OpenAIChat:
         self.differences = differences or ChatDifferences()
         at_openai = self.base_url.startswith("https://api.openai.com/")
         self.is_openai = at_openai or self.differences.like_openai
-        key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
-        if at_openai and not key:
-            raise ConfigError(
-                f"`{name}:{model}` needs an API key",
-                code="api_key",
-                hint="set OPENAI_API_KEY, or `base_url`",
-            )
         self.model_id = model
         self._provider = name
+        key = find_key(api_key, ("OPENAI_API_KEY",), self.model, required=at_openai)
         self.headers = {"Content-Type": "application/json", **(headers or {})}
         if key and self.differences.key_header:
-            self.headers[self.differences.key_header] = key.strip()
+            self.headers[self.differences.key_header] = key
         elif key:
-            self.headers["Authorization"] = f"Bearer {key.strip()}"
-        self._owns_transport = transport is None
-        if transport is None:
-            transport = Transport()
-        self.transport = transport
+            self.headers["Authorization"] = f"Bearer {key}"
+        super().__init__(transport)
         self.replay_reasoning = replay_reasoning
-        self.files: UploadedFiles | None = None
         self._capabilities: Capabilities | None = None
         self._tools: EncodedTools | None = None
 
@@ -115,9 +104,10 @@ class OpenAIChat:
             self._tools = encoded if isinstance(tools, tuple) else None
         return ChatExchange(self, system, encoded, options)
 
-    async def close(self) -> None:
-        if self._owns_transport:
-            await self.transport.close()
+    async def upload_file(self, one: MediaReference, data: bytes) -> str:
+        from .files import upload_file
+
+        return await upload_file(self, one, data)
 
     async def list_models(self) -> list[dict[str, Any]]:
         """Return the entries of `GET /models`; empty if the server has no such list."""

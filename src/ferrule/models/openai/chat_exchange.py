@@ -43,6 +43,7 @@ from ferrule.models.request_encoding import (
     warn_of_truncation,
     weigh_text,
 )
+from ferrule.models.server_client import FileOwner, open_uploads
 
 from .chat_answers import ChatStreamParser, parse_answer
 from .differences import ChatDifferences, ThinkingSwitch
@@ -50,11 +51,14 @@ from .differences import ChatDifferences, ThinkingSwitch
 if TYPE_CHECKING:
     from ferrule.models.media_uploads import MediaUploads
 
+if TYPE_CHECKING:
+    pass
+
 _SHORT_ID = 9
 """Letters and digits of a short call id."""
 
 
-class ChatServer(Protocol):
+class ChatServer(FileOwner, Protocol):
     """The server that a conversation is with (`chat.OpenAIChat`)."""
 
     base_url: str
@@ -64,8 +68,6 @@ class ChatServer(Protocol):
     transport: Transport
     replay_reasoning: bool
     differences: ChatDifferences
-    files: Any
-    """What was uploaded (`media_uploads.UploadedFiles`), or None."""
 
     @property
     def model(self) -> str: ...
@@ -153,15 +155,7 @@ class ChatExchange:
             block = f'{{"type":"text","text":{quote(system)}{self._cache_mark}}}'
             system_message = encode_utf8(f'{{"role":"system","content":[{block}]}}')
         self._encoded_history = EncodedHistory(system, self._encode_message, system_message)
-        self._uploads: MediaUploads | None = None
-        if options.upload_media_from is not None:
-            # Imported here: most conversations upload nothing.
-            from ferrule.models.media_uploads import open_uploads
-
-            from .files import upload_file
-
-            least = options.upload_media_from
-            self._uploads = open_uploads(client, upload_file, "chat completions", least)
+        self._uploads: MediaUploads | None = open_uploads(client, "chat completions", options)
 
     async def ask(
         self,

@@ -58,6 +58,7 @@ from ferrule.models.request_encoding import (
     weigh_message,
     weigh_text,
 )
+from ferrule.models.server_client import open_uploads
 from ferrule.models.verbatim_json import split_elements, split_members, unseal
 
 from .chat import OpenAIChat
@@ -227,15 +228,7 @@ class ResponsesExchange:
         self._request_head = encode_json_bytes({**start, **settings})[:-1]
         self._weight = weigh_text(system) + tools.weight
         self._inputs = EncodedInputs(self._encode_message)
-        self._uploads: MediaUploads | None = None
-        if options.upload_media_from is not None:
-            # Imported here: most conversations upload nothing.
-            from ferrule.models.media_uploads import open_uploads
-
-            from .files import upload_file
-
-            least = options.upload_media_from
-            self._uploads = open_uploads(client, upload_file, "Responses", least)
+        self._uploads: MediaUploads | None = open_uploads(client, "Responses", options)
         self._approvals: set[str] = set()
         self._callers: dict[str, tuple[str, str]] = {}
 

@@ -23,6 +23,7 @@ from ferrule.core.events import ModelAnswered
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.messages import Message
 from ferrule.models import dialects
+from ferrule.models.capabilities import starts_in_reasoning
 from ferrule.models.client import (
     Capabilities,
     Exchange,
@@ -34,7 +35,6 @@ from ferrule.models.client import (
     ToolModeOpener,
     ToolSpec,
 )
-from ferrule.models.reasoning_models import starts_in_reasoning
 from ferrule.models.registry import find_provider, find_tool_bounds
 from ferrule.models.untrusted_text import ESCAPED_TOOLS, EscapingExchange, escape_untrusted
 

@@ -27,7 +27,6 @@ with lazy_imports():
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
     from ferrule.runtime.http.endpoint import HttpEndpoint
-    from ferrule.servers.agent_server import Address
 
 
 PORT = 8321
@@ -68,7 +67,7 @@ def a2a(**options: Any) -> int:
 
 
 def _make_server(
-    options: dict[str, Any], assembly: Assembly, address: Address
+    options: dict[str, Any], assembly: Assembly, address: agent_server.Address
 ) -> tuple[HttpEndpoint, str]:
     found = _find_skills(assembly) if options["list_skills"] else ()
     server = a2a_server.A2aServer(

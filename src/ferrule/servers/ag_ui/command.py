@@ -19,7 +19,6 @@ with lazy_imports():
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
     from ferrule.runtime.http.endpoint import HttpEndpoint
-    from ferrule.servers.agent_server import Address
 
 PORT = 8322
 
@@ -39,7 +38,7 @@ def ag_ui(**options: Any) -> int:
     return asyncio.run(agent_server.serve_agent(options, _make_server))
 
 
-def _make_server(assembly: Assembly, address: Address) -> tuple[HttpEndpoint, str]:
+def _make_server(assembly: Assembly, address: agent_server.Address) -> tuple[HttpEndpoint, str]:
     leave = partial(assembly.close_session, strict=False)
     server = ag_ui_server.AgUiServer(assembly.agent, leave=leave, **address)
     return server, f"serving at {server.url}"

@@ -21,9 +21,7 @@ with lazy_imports():
 
 if TYPE_CHECKING:
     from ferrule.engine.session import Session
-    from ferrule.runtime.assemble import Assembly
 
-    from .server import McpServer
 
 PORT = 8330
 
@@ -74,7 +72,7 @@ def mcp(
 
 
 async def _serve(
-    assembly: Assembly,
+    assembly: assemble.Assembly,
     name: str,
     patterns: tuple[str, ...],
     serving: dict[str, Any] | None,
@@ -100,7 +98,13 @@ async def _serve(
 
 
 async def _over_http(
-    server: McpServer, say: Any, *, host: str, port: int, url: str, token_file: Path | None
+    server: mcp_server.McpServer,
+    say: Any,
+    *,
+    host: str,
+    port: int,
+    url: str,
+    token_file: Path | None,
 ) -> int:
     require("starlette", "uvicorn", "h11")
     token, made = load_token(token_file)
@@ -115,7 +119,7 @@ async def _over_http(
     )
 
 
-def _instructions(assembly: Assembly) -> str:
+def _instructions(assembly: assemble.Assembly) -> str:
     """Return what clients are told about these tools."""
     folder = assembly.agent.workspace
     where = (

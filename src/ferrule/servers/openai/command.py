@@ -20,7 +20,6 @@ with lazy_imports():
 if TYPE_CHECKING:
     from ferrule.runtime.assemble import Assembly
     from ferrule.runtime.http.endpoint import HttpEndpoint
-    from ferrule.servers.agent_server import Address
 
 PORT = 8330
 
@@ -55,7 +54,7 @@ def openai(**options: Any) -> int:
 
 
 def _make_server(
-    options: dict[str, Any], assembly: Assembly, address: Address
+    options: dict[str, Any], assembly: Assembly, address: agent_server.Address
 ) -> tuple[HttpEndpoint, str]:
     server = openai_server.OpenAiServer(
         assembly,
