@@ -154,6 +154,27 @@ def test_a_git_that_may_run_hooks_is_not_in_the_shell(
     assert [argv[0] for argv in started] == ["sh", "git"]
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "filter.x.clean",
+        "filter.x.process",
+        "diff.x.textconv",
+        "merge.x.driver",
+        "include.path",
+        "includeIf.gitdir:x.path",
+    ],
+)
+@pytest.mark.parametrize("where", ["--local", "--worktree"])
+def test_nothing_is_shared_where_settings_of_the_repository_name_programs(
+    world: Any, started: list[tuple[str, ...]], setting: str, where: str
+) -> None:
+    world.git("config", "extensions.worktreeConfig", "true")
+    world.git("config", where, setting, "./x")
+    world.do("git_status")
+    assert [argv[0] for argv in started] == ["git"] * 3
+
+
 def test_settings_and_variables_of_one_git_are_not_those_of_the_next(world: Any) -> None:
     async def ask() -> list[str]:
         async with open_git(git_calls.make_context(Workspace(world.root))) as git:
