@@ -16,7 +16,7 @@ from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.git.run import open_git
 
 pytestmark = pytest.mark.skipif(
-    not (probe().namespaces or probe().bubblewrap), reason="nothing confines commands here"
+    not (probe().namespaces or probe().bwrap), reason="nothing confines commands here"
 )
 
 
