@@ -146,7 +146,7 @@ _ACTS: tuple[tuple[str, str], ...] = (
     ("read-settings", "read('.ferrule/settings.yaml', d)"),
     ("read-agents", "read('agents/harvey.yaml', d)"),
     ("read-key", "read('deploy/server.pem', d)"),
-    ("read-hook", "read('.git/hooks/pre-commit', d)"),
+    ("read-cloud", "read('.aws/credentials', d)"),
     ("read-nested-config", "read('vendor/lib/.git/config', d)"),
     ("read-hard-link", "read('hard-env.txt', d)"),
     ("read-by-proc", "open(f'/proc/self/fd/{d}/.env').read()"),

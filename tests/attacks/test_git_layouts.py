@@ -87,8 +87,8 @@ def folder() -> Iterator[Path]:
 @pytest.fixture(scope="module", params=LAYOUTS, ids=lambda layout: layout.name)
 def place(request: pytest.FixtureRequest, folder: Path) -> Iterator[Place]:
     layout: Layout = request.param
-    base = folder / layout.name
-    base.mkdir()
+    # A worker comes back to a layout if it takes over tests of another one.
+    base = Path(tempfile.mkdtemp(prefix=f"{layout.name}-", dir=folder))
     shell(base, f"{layout.script}; make other")
     made = Place(layout, base)
     yield made

@@ -21,7 +21,8 @@ from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.selection import available_backends
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.sandbox.view.openings import OpenedFolder
+from ferrule.sandbox.view.description import describe_view
+from ferrule.sandbox.view.openings import OpenedFolder, resolve_openings
 from ferrule.sandbox.view.toolchains import ReadOnlyBind
 
 Opens = Callable[..., Sandbox]
@@ -142,6 +143,61 @@ async def test_what_a_command_left_where_a_folder_is_shown_is_moved_aside(
     await sandbox.change_policy(replace(policy, readable=(str(base / "home/more/data"),)))
     _, text = await says(sandbox, f"cat '{base}/home/more/data/file'", base / "work")
     assert text == "more\n"
+
+
+async def test_a_folder_that_editors_obey_is_read_only_and_the_result_says_so_once(
+    opens: Opens, base: Path
+) -> None:
+    (base / "data/.vscode").mkdir()
+    (base / "data/.vscode/tasks.json").write_text("mine")
+    sandbox = opens(writable=("data/.vscode",))
+    place = base / "data/.vscode"
+    ended, text = await says(
+        sandbox, f"cat {place}/tasks.json; echo x 2>/dev/null > {place}/tasks.json", base / "work"
+    )
+    assert text.startswith("mine")
+    assert (place / "tasks.json").read_text() == "mine"
+    left = [one for one in ended.refusals if one.is_final]
+    assert [(one.access, one.target) for one in left] == [("write", str(place))]
+    assert "`.vscode`" in left[0].why and "by hand" in left[0].why
+    ended, _ = await says(sandbox, "true", base / "work")
+    assert [one for one in ended.refusals if one.is_final] == []
+    (shown,) = {one.line for one in describe_view(sandbox.policy) if "by hand" in one.line}
+    assert shown.startswith(f"read {place} (")
+
+
+@pytest.mark.parametrize(
+    ("name", "access"),
+    [
+        ("home/.vscode", "read"),
+        ("home/.claude/skills", "read"),
+        ("home/.bashrc", "read"),
+        ("repo/.github/workflows", "read"),
+        ("repo/.cursor/rules", "read"),
+        ("repo/.git", "write"),
+        ("repo/.git/refs", "write"),
+        ("repo/src/.vscode/x", "read"),
+        ("repo/.claude/worktrees/one", "write"),
+        ("repo/.claude/worktrees/one/src", "write"),
+        ("repo/.claude/worktrees/one/.zed", "read"),
+        ("data/code", "write"),
+    ],
+)
+def test_a_protected_name_is_judged_from_its_own_repository(
+    base: Path, name: str, access: str
+) -> None:
+    """A work tree in a folder with a protected name is a place to work in."""
+    for repository in ("repo", "repo/.claude/worktrees/one"):
+        (base / repository / ".git").mkdir(parents=True)
+    place = base / name
+    if place.name == ".bashrc":
+        place.touch()
+    else:
+        place.mkdir(parents=True, exist_ok=True)
+    policy = SandboxPolicy(base / "work", writable=(str(place),))
+    openings = resolve_openings(policy, policy.command_writable)
+    assert [(one.path, one.access) for one in openings.folders] == [(str(place), access)]
+    assert [one.access for one in openings.left_out] == (["write"] if access == "read" else [])
 
 
 def test_only_a_path_with_an_origin_is_shown() -> None:

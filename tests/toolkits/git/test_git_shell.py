@@ -16,7 +16,7 @@ from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.git.run import open_git
 
 pytestmark = pytest.mark.skipif(
-    not (probe().namespaces or probe().bubblewrap), reason="nothing confines commands here"
+    not (probe().namespaces or probe().bwrap), reason="nothing confines commands here"
 )
 
 
@@ -152,6 +152,27 @@ def test_a_git_that_may_run_hooks_is_not_in_the_shell(
     done = world.do("git_commit", message="m", allow_empty=True)
     assert done["hooks_run"] == ["pre-commit"]
     assert [argv[0] for argv in started] == ["sh", "git"]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "filter.x.clean",
+        "filter.x.process",
+        "diff.x.textconv",
+        "merge.x.driver",
+        "include.path",
+        "includeIf.gitdir:x.path",
+    ],
+)
+@pytest.mark.parametrize("where", ["--local", "--worktree"])
+def test_nothing_is_shared_where_settings_of_the_repository_name_programs(
+    world: Any, started: list[tuple[str, ...]], setting: str, where: str
+) -> None:
+    world.git("config", "extensions.worktreeConfig", "true")
+    world.git("config", where, setting, "./x")
+    world.do("git_status")
+    assert [argv[0] for argv in started] == ["git"] * 3
 
 
 def test_settings_and_variables_of_one_git_are_not_those_of_the_next(world: Any) -> None:

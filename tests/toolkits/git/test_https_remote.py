@@ -15,7 +15,7 @@ from ferrule.sandbox.backends.probes import probe
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    if not (probe().namespaces or probe().bubblewrap):
+    if not (probe().namespaces or probe().bwrap):
         pytest.skip(f"no sandbox here leads to a named host: {dict(probe().why)}")
     made = tmp_path / "home"
     made.mkdir()

@@ -5,7 +5,8 @@ After each it prints a word that nobody can guess, so each has its own output. W
 do next can depend on what it printed before.
 
 Programs of the repository that git starts could write into the output of the gits that follow. So
-a git that may run hooks is not for this shell: `run` starts it in a sandbox of its own.
+a git that may run hooks, filters and the like is not for this shell: `run` starts it in a sandbox
+of its own.
 """
 
 from __future__ import annotations

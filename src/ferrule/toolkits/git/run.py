@@ -8,7 +8,7 @@ Where no sandbox confines commands, git only reads, and meets no configuration o
 (`unconfined_reads`).
 
 A sandbox takes longer to start than git to read something, so all gits of an operation share one
-(`git_shell`), but for those that may run hooks.
+(`git_shell`), but for those that may start a program of the repository: hooks, filters, drivers.
 
 Decisions about files and commits are made by what git prints, so an output that does not fit is an
 error here, never a shorter result, unless the caller asks for its beginning.
@@ -52,6 +52,7 @@ from .attempt import Attempt, GitResult
 from .git_shell import MAX_INPUT, EndedGit, GitShell
 from .receipt import GitOptions
 from .refs import check_revision
+from .settings import names_programs
 from .unconfined_reads import open_unconfigured
 
 MAX_SECONDS = 120.0
@@ -118,7 +119,8 @@ class GitRunner:
 
     `prefix` is the workspace below the work tree, with a slash at its end: empty where they are the
     same. Names that git counts from the work tree begin with it. `sandbox` is None for a git that
-    only reads. `deadline` is the loop's time at which it is ended.
+    only reads. `deadline` is the loop's time at which it is ended. `can_share`: its gits start no
+    program of the repository, apart from hooks, so that one shell may run them.
     """
 
     program: TrustedProgram
@@ -133,6 +135,7 @@ class GitRunner:
     wall: LandlockAccess | None = None
     results: list[GitResult] = field(default_factory=list[GitResult])
     """The runs so far, for receipts."""
+    can_share: bool = True
     references_after: dict[str, str] | None = None
     """The references after the operation, if it has read them itself."""
     _shell: GitShell | None = None
@@ -168,8 +171,7 @@ class GitRunner:
         argv = ("git", "--no-pager", "--no-optional-locks", *names, *arguments)
         environment = self._make_variables(hooks=hooks, settings=settings)
         limit = keep or MAX_OUTPUT
-        is_alone = bool(settings or variables) or (hooks and bool(list_hooks(self.repository)))
-        if self.sandbox is None or is_alone or len(stdin) > MAX_INPUT:
+        if self.sandbox is None or not self._may_share(stdin, settings, variables, hooks=hooks):
             ended = await self._run_alone(argv, {**environment, **(variables or {})}, stdin, limit)
         else:
             shell = self._find_shell(self.sandbox)
@@ -179,6 +181,19 @@ class GitRunner:
         if noted:
             self.results.append(result)
         return result
+
+    def _may_share(
+        self,
+        stdin: bytes,
+        settings: Mapping[str, str] | None,
+        variables: Mapping[str, str] | None,
+        *,
+        hooks: bool,
+    ) -> bool:
+        """Return whether a git runs in the shell of the operation; the parameters are `run`'s."""
+        may_run_hooks = hooks and bool(list_hooks(self.repository))
+        is_special = bool(settings or variables) or len(stdin) > MAX_INPUT
+        return self.can_share and not may_run_hooks and not is_special
 
     def _make_variables(
         self, *, hooks: bool, settings: Mapping[str, str] | None = None
@@ -474,6 +489,7 @@ def _open(
             sandbox,
             wall,
             Attempt.from_context(context).results,
+            can_share=not names_programs(repository),
         )
 
 

@@ -53,6 +53,23 @@ def read_settings(repository: Repository) -> list[tuple[str, str]]:
     return parse_git_config(read_text(f"{repository.common_dir}/config"))
 
 
+def names_programs(repository: Repository) -> bool:
+    """Return whether settings of a repository name a program that git starts for some files.
+
+    Filters, drivers and text conversions, and further files of settings, in which there may be
+    some.
+    """
+    own = parse_git_config(read_text(f"{repository.git_dir}/config.worktree"))
+    return any(_PROGRAM.fullmatch(key) for key, _ in (*read_settings(repository), *own))
+
+
+_PROGRAM = re.compile(
+    r"(filter\..*\.(clean|smudge|process)|diff\..*\.(textconv|command)|diff\.external"
+    r"|merge\..*\.driver|include(if\..*)?\.path)",
+    re.DOTALL,
+)
+
+
 def find_remotes(pairs: list[tuple[str, str]]) -> list[Remote]:
     """Return the remotes of a configuration, sorted by name.
 
