@@ -21,6 +21,7 @@ from ferrule import (
     Agent,
     ApprovalAnswer,
     ConfigError,
+    Context,
     Permissions,
     ProviderError,
     RetryCall,
@@ -729,3 +730,34 @@ async def test_a_server_whose_file_is_missing_is_an_error_with_its_words(tmp_pat
 async def test_many_large_schemas_of_a_server_are_all_offered(tmp_path: Path) -> None:
     names, result = await call_server(tmp_path, make_server(tmp_path, "large"))
     assert len(names) == 22 and result.data == "went"
+
+
+# ---- more of calls
+
+
+async def test_a_tool_knows_the_id_of_its_call() -> None:
+    @tool
+    def which(context: Context) -> str:
+        """Say which call this is."""
+        return context.call_id
+
+    script = [calls(("which", {}, "call-7")), says("done")]
+    assert (await Agent(Scripted(script), [which]).run("go")).results[0].data == "call-7"
+
+
+async def test_a_question_that_nobody_can_answer_stalls_no_run() -> None:
+    @tool(side_effect="write")
+    def change_settings() -> str:
+        """Change settings."""
+        return "changed"
+
+    script = [calls(("change_settings", {})), says("not allowed")]
+    run = await Agent(Scripted(script), [change_settings]).run("go")
+    assert run.text == "not allowed" and str(run.results[0].error_type) == "permission_denied"
+
+
+async def test_a_call_that_a_stream_repeats_whole_is_made_once() -> None:
+    whole_call = call_chunk("add", '{"a":1,"b":2}', "x", 0)
+    replies = [stream([whole_call, whole_call, chunk({}, "tool_calls")]), stream_text("done")]
+    run, _ = await ask(replies, [add])
+    assert [one.data for one in run.results] == [3]
