@@ -131,7 +131,7 @@ def _load_factory(name: str) -> MakeAgent:
 
 
 def assemble_for_job(
-    job: job_queue.Job, journal: Journal, *, workspaces: Path | None = None
+    job: job_data.Job, journal: Journal, *, workspaces: Path | None = None
 ) -> Agent:
     """Make a job's agent from this machine's settings, for the job's owner.
 

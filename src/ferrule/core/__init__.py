@@ -21,7 +21,8 @@ Modules:
     callbacks              functions given as options, checked where they are given
     refusals               who can refuse a call, for records and people
     errors, extras         the exceptions; which extra brings a library that is missing
-    value_class            the decorator for value classes
+    value_class            the decorators for value classes
+    kept_property          a property that is computed once for each object
     invisible_characters   spells out characters that a reader would not see
     web_addresses          splits http and https addresses
     similar_names          what a misspelled name may mean

@@ -66,6 +66,10 @@ class PartialCall:
         except ValueError:
             return False
 
+    def repeats(self, arguments: object) -> bool:
+        """Return whether the arguments are a complete object and come once more."""
+        return arguments == "".join(self.pieces) and self.is_complete()
+
 
 class PairJoiner:
     """Passes pieces of texts on as whole characters: half of a surrogate pair waits for the other.
@@ -124,6 +128,8 @@ class CallBuilder:
             call = self._find_or_create(
                 call, place, _string_or_empty(id), read_text(function, "name"), arguments
             )
+            if id and name and call.repeats(arguments):
+                return  # gateways send a call whole that they have streamed
         if type(arguments) is str:
             if arguments:
                 call.pieces.append(arguments)

@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Protocol, cast
+import weakref
+from collections.abc import Callable
+from typing import Protocol, TypeVar, cast
 from weakref import WeakSet
+
+T = TypeVar("T")
 
 HELD_SECONDS = 30.0
 """Seconds that a fork waits for a lock that must be free then."""
@@ -36,6 +40,7 @@ class InheritedByForks(Protocol):
 
 _locks: WeakSet[_RenewableLock] = WeakSet()
 _quiet_locks: WeakSet[_RenewableLock] = WeakSet()
+_making_quiet_locks = threading.Lock()
 _held: list[_RenewableLock] = []
 _objects: WeakSet[InheritedByForks] = WeakSet()
 
@@ -51,13 +56,28 @@ def make_rlock(*, is_quiet: bool = False) -> threading.RLock:
     """Return a reentrant lock that is free in a forked child.
 
     With `is_quiet` no other thread holds it during a fork: what it protects is whole in the child.
-    SQLite, for example, remembers for the whole process which locks of a file are taken.
+    SQLite, for example, remembers for the whole process which locks of a file are taken, and has
+    mutexes of its own that a child could not free. Everything of SQLite is used under such a lock,
+    opening and closing, too (`finalize_quietly`).
     """
     lock = threading.RLock()
     _locks.add(cast("_RenewableLock", lock))
     if is_quiet:
-        _quiet_locks.add(cast("_RenewableLock", lock))
+        with _making_quiet_locks:  # a fork that has begun is waited for
+            _quiet_locks.add(cast("_RenewableLock", lock))
     return lock
+
+
+def finalize_quietly(
+    owner: T, lock: threading.RLock, close: Callable[[], object]
+) -> weakref.finalize[[], T]:
+    """Close something under a quiet lock once its owner is gone."""
+
+    def close_under_lock() -> None:
+        with lock:
+            close()
+
+    return weakref.finalize(owner, close_under_lock)
 
 
 def watch_forks(inherited: InheritedByForks) -> None:
@@ -66,6 +86,8 @@ def watch_forks(inherited: InheritedByForks) -> None:
 
 
 def _before_fork() -> None:
+    # First: a lock that another thread made after the list was read could be held at the fork.
+    _making_quiet_locks.acquire()
     for lock in list(_quiet_locks):
         if lock.acquire(timeout=HELD_SECONDS):
             _held.append(lock)
@@ -74,10 +96,12 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     while _held:
         _held.pop().release()
+    _making_quiet_locks.release()
 
 
 def _after_fork_in_child() -> None:
     _held.clear()
+    _making_quiet_locks._at_fork_reinit()  # type: ignore[attr-defined]
     for lock in list(_locks):
         lock._at_fork_reinit()  # pyright: ignore[reportPrivateUsage]  `logging` and `threading` renew their locks by it
     for inherited in list(_objects):

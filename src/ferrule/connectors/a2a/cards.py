@@ -18,7 +18,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from ferrule.connectors.bounded_schemas import nesting_depth
@@ -30,6 +29,7 @@ from ferrule.connectors.json_values import (
 )
 from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.calls import encode_json
+from ferrule.core.kept_property import cached_property
 
 MAX_CARD = 256 * 1024
 MAX_SKILLS = 64

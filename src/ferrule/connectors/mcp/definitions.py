@@ -17,7 +17,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, cast
 
 from ferrule.connectors.bounded_schemas import make_arguments, make_output, nesting_depth
@@ -25,6 +24,7 @@ from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.connectors.text_cleaning import clean_json, clean_text
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ToolDefinitionError
+from ferrule.core.kept_property import cached_property
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Output
 

@@ -11,12 +11,13 @@ import asyncio
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from types import UnionType
 from typing import Any, Union, cast, get_args, get_origin
 
 from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import ConfigError, RetryCall
+from ferrule.core.kept_property import cached_property
 from ferrule.core.value_class import frozen
 from ferrule.tools.context import Context, find_deps_type
 from ferrule.tools.docstring import Documentation, parse_docstring

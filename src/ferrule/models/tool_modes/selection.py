@@ -15,11 +15,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
+from ferrule.core.kept_property import cached_property
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.messages import Message
 from ferrule.models import dialects

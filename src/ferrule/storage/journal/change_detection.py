@@ -9,12 +9,11 @@ nor makes one wait. Other journals cannot tell; for them the answer is always ye
 from __future__ import annotations
 
 import sqlite3
-import weakref
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
-from ferrule.tools.forking import make_lock
+from ferrule.tools.forking import finalize_quietly, make_rlock
 
 from .protocols import Journal
 from .sqlite import SqliteJournal
@@ -49,7 +48,7 @@ class SqliteChangeDetector:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = make_lock()
+        self._lock = make_rlock(is_quiet=True)
         self._db: sqlite3.Connection | None = None
         self._version = -1
         self._closed = False
@@ -64,7 +63,7 @@ class SqliteChangeDetector:
                     self._db = sqlite3.connect(
                         where, uri=True, isolation_level=None, check_same_thread=False
                     )
-                    weakref.finalize(self, self._db.close)
+                    finalize_quietly(self, self._lock, self._db.close)
                 (version,) = self._db.execute("PRAGMA data_version").fetchone()
             except sqlite3.Error as error:
                 raise translate_error(error, str(self._path), "looking for changes") from error

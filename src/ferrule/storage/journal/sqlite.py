@@ -19,7 +19,7 @@ from ferrule.core.errors import JournalError
 from ferrule.core.events import Event, JournalRecord, SessionArchived
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
-from ferrule.tools.forking import make_lock, make_rlock, watch_forks
+from ferrule.tools.forking import finalize_quietly, make_lock, make_rlock, watch_forks
 
 from . import hash_chain, sessions, sqlite_integrity
 from . import sqlite_rows as rows
@@ -382,7 +382,7 @@ class SqliteJournal:
                 self._leases.mark_in_use()
             try:
                 self._db = open_database(self.path, self._durability, self._leases)
-                self._finalizer = weakref.finalize(self, self._db.close)
+                self._finalizer = finalize_quietly(self, self._lock, self._db.close)
                 self._cursor = self._db.cursor()
                 self._file = _find_file(self.path)
             except BaseException:

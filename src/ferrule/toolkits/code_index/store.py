@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import weakref
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from pathlib import Path
 from ferrule.core.errors import FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.storage.paths import make_private_folder
-from ferrule.tools.forking import make_rlock
+from ferrule.tools.forking import finalize_quietly, make_rlock
 
 from .parser_process import Definition, FileSymbols
 
@@ -91,7 +90,8 @@ class IndexStore:
         if path is not None:
             make_private_folder(path.parent)
         try:
-            self._database = self._open(path)
+            with self._lock:
+                self._database = self._open(path)
         except sqlite3.DatabaseError as error:
             raise FerruleError(
                 f"the code index `{path}` cannot be opened: {error}",
@@ -108,7 +108,7 @@ class IndexStore:
             timeout=10,
             isolation_level=None,
         )
-        self._finalizer = weakref.finalize(self, database.close)
+        self._finalizer = finalize_quietly(self, self._lock, database.close)
         try:
             _prepare(database)
         except BaseException:

@@ -15,12 +15,12 @@ The caller passes the tools that may be found, so no strategy can show a tool th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from threading import RLock
 from typing import Any, cast
 
 from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
+from ferrule.core.kept_property import cached_property
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 from ferrule.tools.safe_patterns import compile_regex

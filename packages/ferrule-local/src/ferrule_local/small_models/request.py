@@ -8,8 +8,8 @@ pieces are dates, and which unit a number came with.
 from __future__ import annotations
 
 import re
-from functools import cached_property
 
+from ferrule.core.kept_property import cached_property
 from ferrule.tools.word_stems import stem
 
 from .dates import Date, find_dates, find_relative_dates, find_times
