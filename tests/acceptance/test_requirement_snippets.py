@@ -9,6 +9,7 @@ import base64
 import inspect
 import re
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ from ferrule.tools.definition import Tool
 
 
 async def call_tool(
-    tools: list[Tool],
+    tools: Sequence[Tool],
     name: str,
     workspace: Path | None = None,
     permissions: Permissions | None = None,
