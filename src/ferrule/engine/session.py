@@ -635,7 +635,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         """
         used_up = await self.driver.find_used_up() if summary else None
         if used_up is not None:
-            raise self._limit_reached(used_up.limit, used_up.value)
+            raise self._make_limit_error(used_up.limit, used_up.value)
         return await self.driver.context_window.compact(summary=summary)
 
     def restore(self) -> bool:
@@ -823,7 +823,7 @@ class Session(ClosedByWith, Generic[OutputT]):
             ),
         )
 
-    def _limit_reached(self, name: str, value: float) -> LimitReached:
+    def _make_limit_error(self, name: str, value: float) -> LimitReached:
         limits = self.driver.machine.limits
         hint = f"raise it, or continue with the next message to the session `{self.id}`"
         if name in limits.of_owners:
@@ -834,7 +834,7 @@ class Session(ClosedByWith, Generic[OutputT]):
         if finish.stop == "limit" and not finish.text:
             name = finish.code.removeprefix("limit_")
             value = getattr(self.driver.machine.limits, name, None) or 0
-            raise self._limit_reached(name, value)
+            raise self._make_limit_error(name, value)
         if finish.stop == "cancelled":
             raise RunCancelled(finish.detail or "cancelled")
         if finish.code == OUTPUT_INVALID_CODE:
