@@ -1,5 +1,8 @@
 """Have axe look at every page of the console in Chromium: `make lab NAME=axe`.
 
+    make lab NAME=axe ARGS="--pictures FOLDER"    # each look as a picture, too
+    make lab NAME=axe ARGS="--write"              # the pictures that the documentation shows
+
 A folder with a tool file, an MCP server that nobody approved and a few runs is made: Markdown, a
 table, code, a picture, a diff, a large output, a refused call, a failure and a call that waits for
 an answer. Every page of the menu and every kind of page behind one is opened at the width of a
@@ -9,6 +12,7 @@ own, below `$FERRULE_BENCH_ENVS`, or `<tmp>/ferrule-bench-envs`. Exit code 1: th
 
 from __future__ import annotations
 
+import argparse
 import base64
 import os
 import re
@@ -29,9 +33,12 @@ FOLDER = ENVS / "axe"
 AXE = FOLDER / "node_modules" / "axe-core" / "axe.min.js"
 TOKEN = "the-token-of-whoever-sits-here"
 SECONDS = 60
-SIZES = {"desk": (1280, 900), "telephone": (390, 844)}
+SIZES = {"desk": (1400, 900), "telephone": (390, 844)}
 SCHEMES = ("light", "dark")
 MOST_PAGES = 60
+SCREENS = Path(__file__).parents[1] / "docs" / "screens"
+SHOWN = {"/playground": "playground", "/runs": "runs", "/tools/tool?name=write_file": "tool"}
+"""Pages of which the documentation has a picture, beside the run that waits (`approval`)."""
 PICTURE = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -41,9 +48,9 @@ SCRIPTS = {
   say: "# Overview\\n\\n| name | port |\\n|---|---|\\n| lamp | 8080 |\\n\\n```python\\nprint(1)\\n```\\n\\n- one\\n- [a link](https://example.org)\\n\\n> said\\n"
 """,
     "edit": """\
-- {say: "I change it.", call: [{tool: edit_file, arguments: {path: note.txt, edits: [{old: one, new: two}]}, id: c1}]}
+- {say: "I change it.", call: [{tool: edit_file, arguments: {path: note.txt, old_string: one, new_string: two}, id: c1}]}
 - {call: [{tool: read_file, arguments: {path: long.txt}, id: c2}, {tool: read_file, arguments: {path: missing.txt}, id: c3}]}
-- {call: [{tool: delete_path, arguments: {path: note.txt}, id: c4}]}
+- {call: [{tool: run_command, arguments: {command: rm note.txt}, id: c4}]}
 - {say: "Done."}
 """,
     "wait": """\
@@ -104,7 +111,7 @@ def furnish(home: Path) -> Path:
     (work / ".mcp.json").write_text('{"mcpServers": {"clock": {"command": "clock-server"}}}')
     for name, text in SCRIPTS.items():
         (home / f"{name}.yaml").write_text(text)
-    allowed = ("--allow", "Read(**)", "--allow", "Edit(note.txt)", "--deny", "delete_path")
+    allowed = ("--allow", "Read(**)", "--allow", "Edit(note.txt)", "--deny", "Bash(rm:*)")
     for words in (
         ("trust", "--yes"),
         ("run", "-m", f"scripted:{home / 'words.yaml'}", "-a", "lamp.png", "Give an overview."),
@@ -195,8 +202,20 @@ def look(page: Any, target: str) -> list[str]:
     ]
 
 
+def take_picture(page: Any, target: str, file: Path) -> None:
+    """Write a picture of the open page, all of its height."""
+    page.goto(target)
+    page.wait_for_timeout(300)  # streamed parts and charts settle
+    file.parent.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=str(file), full_page=True)
+
+
 def main() -> int:
     """Look at everything, and print a table and the findings."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pictures", type=Path, help="folder for a picture of each look")
+    parser.add_argument("--write", action="store_true", help="draw those of the documentation")
+    options = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
@@ -215,6 +234,13 @@ def main() -> int:
             looks, findings = 1, _print_findings("/login", look(page, f"{address}/login"))
             page.goto(f"{address}/login?token={TOKEN}")
             leave_question(page, address)
+            waiting = page.url
+            if options.write:
+                page.set_viewport_size({"width": SIZES["desk"][0], "height": SIZES["desk"][1]})
+                take_picture(page, waiting, SCREENS / "console-approval.png")
+                for path, name in SHOWN.items():
+                    take_picture(page, f"{address}{path}", SCREENS / f"console-{name}.png")
+                return 0
             targets = find_pages(page, address)
             for size, (width, height) in SIZES.items():
                 page.set_viewport_size({"width": width, "height": height})
@@ -224,6 +250,9 @@ def main() -> int:
                         looks += 1
                         name = f"{target.removeprefix(address)}, {size}, {scheme}"
                         findings += _print_findings(name, look(page, target))
+                        if options.pictures is not None:
+                            slug = re.sub(r"\W+", "-", name.replace(" ", "")).strip("-")
+                            take_picture(page, target, options.pictures / f"{slug}.png")
             browser.close()
     for target in targets:
         print_line(f"  {re.sub('[0-9a-f]{32}', 'SESSION', target.removeprefix(address))}")

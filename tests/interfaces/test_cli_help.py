@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from ferrule.cli import rows
 from ferrule.cli.man_pages import make_pages, man
-from ferrule.cli.root import ferrule
+from ferrule.cli.root import ELSEWHERE, ferrule
 
 
 def walk(command: click.Command, context: click.Context) -> Iterator[tuple[str, click.Command]]:
@@ -113,3 +113,12 @@ def test_a_row_fits_the_terminal_and_is_whole_elsewhere(
     assert " ".join(" ".join(lines).split()) == "name " + " ".join(
         text.replace("\u202e", "\\u202e").split()
     )
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_command_of_other_programs_leads_to_one_that_is_there(name: str) -> None:
+    said = CliRunner().invoke(ferrule, [name])
+    assert said.exit_code == 2 and f"No such command '{name}'. Use {ELSEWHERE[name]}" in said.output
+    for words in re.findall("`ferrule ([^`]+)`", ELSEWHERE[name]):
+        names = [word for word in words.split() if not word.startswith("-")]
+        assert CliRunner().invoke(ferrule, [*names, "--help"]).exit_code == 0

@@ -119,6 +119,23 @@ def _find_plugin_commands() -> CommandTable:
     return found
 
 
+ELSEWHERE = {
+    "undo": "`/undo` in `ferrule chat`",
+    "resume": "`ferrule chat --resume`",
+    "continue": "`ferrule chat --resume`",
+    "history": "`ferrule sessions list`",
+    "permissions": "`ferrule policy`",
+    "explain": "`ferrule policy explain`",
+    "config": "`ferrule setup`, or `ferrule validate` to check settings",
+    "settings": "`ferrule setup`, or `ferrule validate` to check settings",
+    "login": "`ferrule setup`",
+    "auth": "`ferrule setup`",
+    "exec": "`ferrule run`",
+    "ask": "`ferrule run`",
+}
+"""Commands that people know from other programs, and what does their job here."""
+
+
 def _check_plugin_command(name: str) -> None:
     """Raise ConfigError for the command of a plugin that is not used here."""
     from ferrule.runtime.chosen_plugins import require_command
@@ -133,6 +150,7 @@ def _check_plugin_command(name: str) -> None:
     groups=GROUPS,
     find_more=_find_plugin_commands,
     check=_check_plugin_command,
+    elsewhere=ELSEWHERE,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="ferrule %(version)s")

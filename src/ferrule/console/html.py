@@ -7,8 +7,9 @@ that uses an undefined name raises.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -71,6 +72,7 @@ def template_environment() -> Environment:
         "change": change_lines,
         "parts": join_blocks,
         "ticks": format_ticks,
+        "exact_ticks": partial(format_ticks, mark=mark_invisible_exactly),
         "value": format_value,
         "refuser": REFUSERS.__getitem__,
         "unshown_arguments": list_unshown_arguments,
@@ -79,13 +81,18 @@ def template_environment() -> Environment:
     return made
 
 
-def format_ticks(text: str) -> Markup:
-    """Format a message of ours: what stands in backticks is code."""
+def format_ticks(text: str, mark: Callable[[str], Markup] = mark_invisible) -> Markup:
+    """Format a message of ours: what stands in backticks is code.
+
+    Args:
+        text: The message.
+        mark: What spells out characters that nobody sees.
+    """
     parts = text.split("`")
     if len(parts) % 2 == 0:
-        return mark_invisible(text)
+        return mark(text)
     shown = (
-        Markup("<code>{}</code>").format(mark_invisible(part)) if at % 2 else mark_invisible(part)
+        Markup("<code>{}</code>").format(mark(part)) if at % 2 else mark(part)
         for at, part in enumerate(parts)
     )
     return Markup("").join(shown)

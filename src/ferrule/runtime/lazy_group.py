@@ -49,6 +49,7 @@ class LazyGroup(click.Group):
         check: Called before one of these is imported; raises if it must not be.
         groups: The names of the table by heading, in the order in which help lists them; without
             it they are one list.
+        elsewhere: What does the job of a command that other programs have and this one has not.
     """
 
     def __init__(
@@ -58,12 +59,14 @@ class LazyGroup(click.Group):
         find_more: Callable[[], CommandTable] = dict,
         check: Callable[[str], None] = lambda name: None,
         groups: Mapping[str, Sequence[str]] | None = None,
+        elsewhere: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self._table = table
         self._find_more = find_more
         self._check = check
+        self._elsewhere = elsewhere or {}
         self._groups = groups or {"Commands": tuple(table)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -84,6 +87,10 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in self._table and name[:1] != "-" and name not in self._find_more():
+            if name in self._elsewhere:
+                raise click.UsageError(
+                    f"No such command '{name}'. Use {self._elsewhere[name]}", ctx=ctx
+                )
             known = self.list_commands(ctx)
             raise click.exceptions.NoSuchCommand(name, possibilities=known, ctx=ctx)
         return super().resolve_command(ctx, args)

@@ -640,7 +640,7 @@ def test_a_cursor_of_a_process_that_died_skips_nothing_that_was_never_written(
 
 def test_a_session_that_goes_on_in_another_hand_is_seen_from_what_was_written() -> None:
     bus, journal = Bus(), SqliteJournal(":memory:")
-    first, second = SessionLog(journal, ADA), SessionLog(journal, ADA)
+    first = SessionLog(journal, ADA)
     first.outlet = bus.feed(lambda: first.identity, journal=journal)
     live = bus.subscribe(ADA)
     first.add(Noticed("t", "written"))
@@ -648,6 +648,7 @@ def test_a_session_that_goes_on_in_another_hand_is_seen_from_what_was_written() 
     first.add(Noticed("t", "never written"))
     before = live.take_nowait()
     assert numbers(before) == ["1", "2"]
+    second = SessionLog(journal, ADA, recorded=True)
     second.outlet = bus.feed(lambda: second.identity, journal=journal, recorded=1)
     second.add(Noticed("t", "instead"))
     second.flush()

@@ -12,6 +12,8 @@ import httpx
 import pytest
 
 from ferrule import tool
+from ferrule.console.html import format_ticks
+from ferrule.console.invisible_marks import mark_invisible_exactly
 from ferrule.models.scripted import calls, says
 from ferrule.storage.audit.audit import audit_calls as audited
 
@@ -221,3 +223,10 @@ async def test_numbers_of_a_long_journal_come_in_parts_and_the_page_asks_again(
         await serving.console.assembly.agent.run("go")
         page = (await browser.get("/tools")).text
     assert "Still reading the journal" in page and 'hx-trigger="load' in page
+
+
+def test_words_in_backticks_are_code_and_unseen_characters_are_spelled_out() -> None:
+    assert format_ticks("use `a<b`") == "use <code>a&lt;b</code>"
+    assert format_ticks("an odd ` stays") == "an odd ` stays"
+    shown = format_ticks("`a\u202eb`", mark_invisible_exactly)
+    assert "\u202e" not in shown and "<code>a<span" in shown

@@ -473,7 +473,7 @@ async def test_a_row_tells_how_long_a_session_took_and_what_it_used(served: Any)
         for label, text in re.findall(r'data-label="([^"]+)">(.*?)</td>', page, re.DOTALL)
     }
     assert cells["Duration"] == (format_duration((ended - begun) / 1000) if ended > begun else "–")
-    assert cells["Calls"] == "2 1 refused"
+    assert cells["Calls"] == "2, 1 refused"
     assert cells["Tokens"] == "1\u202f070 → 25"
     assert cells["Cost"] == "–"
 
