@@ -46,6 +46,7 @@ class EngineServer:
 
     Attributes:
         engine: What `--engine` takes.
+        why_not_restarted: Why the server cannot be restarted under workers; "" if it can.
     """
 
     def __init__(self, engine: str, command: Sequence[str] = (), **variables: str) -> None:
@@ -53,10 +54,9 @@ class EngineServer:
         self._command = command
         self._variables = variables
         self._server: subprocess.Popen[bytes] | None = None
-
-    @property
-    def has_server(self) -> bool:
-        return bool(self._command)
+        self.why_not_restarted = ""
+        if not command:
+            self.why_not_restarted = "the jobs of this engine are in the database"
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
@@ -146,7 +146,9 @@ def _describe_ray(program: str, home: str) -> EngineServer:
     command = [program, "start", "--head", "--block", "--port", port, "--num-cpus", "1"]
     command += ["--include-dashboard", "false", "--temp-dir", home, "--disable-usage-stats"]
     command += ["--object-store-memory", "100000000"]
-    return EngineServer("ray", command, HOME=home, PYTHONPATH=os.environ["PYTHONPATH"])
+    server = EngineServer("ray", command, HOME=home, PYTHONPATH=os.environ["PYTHONPATH"])
+    server.why_not_restarted = "processes that use a Ray cluster end with its head"
+    return server
 
 
 def _describe_temporal(program: str, home: str) -> EngineServer:
