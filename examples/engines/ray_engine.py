@@ -55,6 +55,9 @@ class RayEngine(Engine):
         except ConnectionError as error:
             raise EngineUnreachable(f"Ray cannot be reached: {error}") from error
 
+    def close(self) -> None:
+        ray.shutdown()
+
     def _find(self) -> Any:
         shared = Waiting.options(name="waiting", lifetime="detached", get_if_exists=True)
         return shared.remote(self._options.database, self._options.lost_after)

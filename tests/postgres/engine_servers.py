@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -47,6 +48,7 @@ class EngineServer:
     Attributes:
         engine: What `--engine` takes.
         why_not_restarted: Why the server cannot be restarted under workers; "" if it can.
+        ends_by: The signal that ends it with all that it has started.
     """
 
     def __init__(self, engine: str, command: Sequence[str] = (), **variables: str) -> None:
@@ -55,6 +57,7 @@ class EngineServer:
         self._variables = variables
         self._server: subprocess.Popen[bytes] | None = None
         self.why_not_restarted = ""
+        self.ends_by = signal.SIGKILL
         if not command:
             self.why_not_restarted = "the jobs of this engine are in the database"
 
@@ -74,9 +77,9 @@ class EngineServer:
             _wait_for(self._server, self.engine, home / "log")
 
     def stop(self) -> None:
-        """Kill the server. What it has on disk stays."""
+        """End the server. What it has on disk stays."""
         if self._server is not None:
-            self._server.kill()
+            self._server.send_signal(self.ends_by)
             self._server.wait(timeout=SECONDS)
 
     def restart(self) -> None:
@@ -147,6 +150,7 @@ def _describe_ray(program: str, home: str) -> EngineServer:
     command += ["--include-dashboard", "false", "--temp-dir", home, "--disable-usage-stats"]
     command += ["--object-store-memory", "100000000"]
     server = EngineServer("ray", command, HOME=home, PYTHONPATH=os.environ["PYTHONPATH"])
+    server.ends_by = signal.SIGTERM
     server.why_not_restarted = "processes that use a Ray cluster end with its head"
     return server
 
