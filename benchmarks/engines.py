@@ -301,7 +301,7 @@ def thaw(worker: multiprocessing.Process) -> None:
 
 def hurt(cluster: Cluster, outside: Cluster, name: str, server: EngineServer, kills: int) -> str:
     """Hurt an engine's workers, and return its row of the table."""
-    blows = plan(kills, has_server=server.has_server)
+    blows = plan(kills, has_server=not server.why_not_restarted)
     started = time.monotonic()
     stretch = Stretch(cluster, outside, name, server)
     try:

@@ -65,7 +65,8 @@ class CeleryEngine(Engine):
 
     def _restore(self) -> None:
         """Look for tasks of lost workers; Redis's transport itself looks once in a minute or so."""
-        with suppress(OperationalError, OSError), self._app.connection_for_write() as broker:
+        broker = self._app.connection_for_write()
+        with broker, suppress(*broker.recoverable_connection_errors):
             restore = getattr(broker.default_channel.qos, "restore_visible", None)
             if restore is not None:
                 restore(num=1000, interval=1)

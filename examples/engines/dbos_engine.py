@@ -1,7 +1,7 @@
 """Jobs through DBOS, in the database of the journal (`dbos`): one workflow a job.
 
-DBOS recovers the workflows of another process once it is told that this is gone: each worker holds
-a lock in the database while it lives, and the others look for free ones.
+DBOS recovers the workflows of another process once it is told that this is gone: each worker says
+each second that it lives, and the others look for those that do not.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from dbos._recovery import recover_pending_workflows
 
 from ferrule.jobs import Do, Engine, EngineOptions, GoOnElsewhere, Ticket
 
-TABLE = "CREATE TABLE IF NOT EXISTS ferrule_executors (name text PRIMARY KEY)"
-LIVE = "INSERT INTO ferrule_executors VALUES (%s) RETURNING pg_advisory_lock(hashtext(name))"
-LOST = """DELETE FROM ferrule_executors WHERE name <> %s
-AND pg_try_advisory_xact_lock(hashtext(name)) RETURNING name"""
+TABLE = "CREATE TABLE IF NOT EXISTS ferrule_beats (name text PRIMARY KEY, seen timestamptz)"
+BEAT = """INSERT INTO ferrule_beats VALUES (%s, now())
+ON CONFLICT (name) DO UPDATE SET seen = excluded.seen"""
+LOST = "SELECT name FROM ferrule_beats WHERE seen < now() - %s * interval '1 second'"
+FORGET = "DELETE FROM ferrule_beats WHERE name = ANY(%s)"
 JOB = {"queue_name": "ferrule", "workflow_name": "ferrule", "app_version": "1"}
 
 
@@ -50,14 +51,20 @@ class DbosEngine(Engine):
             except GoOnElsewhere:
                 await asyncio.to_thread(asyncio.run, self.submit([Ticket(run, "", "", 0)]))
 
-        async with await psycopg.AsyncConnection.connect(database["system_database_url"]) as db:
-            await db.set_autocommit(True)
-            await db.execute(LIVE, [me])
-            await asyncio.to_thread(DBOS.launch)
-            await DBOS.register_queue_async("ferrule", worker_concurrency=concurrency)
+        await asyncio.to_thread(DBOS.launch)
+        await DBOS.register_queue_async("ferrule", worker_concurrency=concurrency)
+        try:
             while not stop.is_set():
-                lost = [name for (name,) in await (await db.execute(LOST, [me])).fetchall()]
-                if lost:
-                    await asyncio.to_thread(recover_pending_workflows, dbos, lost)
+                await asyncio.to_thread(self._beat, me, dbos)
                 await asyncio.sleep(1)
-        await asyncio.to_thread(DBOS.destroy)
+        finally:
+            await asyncio.to_thread(DBOS.destroy)
+
+    def _beat(self, me: str, dbos: DBOS) -> None:
+        """Say that this worker lives, and take over the workflows of those that do not."""
+        with psycopg.connect(self._options.database, autocommit=True) as db:
+            db.execute(BEAT, [me])
+            lost = [name for (name,) in db.execute(LOST, [self._options.lost_after])]
+            if lost:
+                recover_pending_workflows(dbos, lost)
+                db.execute(FORGET, [lost])

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import ray
@@ -20,7 +21,10 @@ LEFT = "SELECT run FROM ferrule.outcomes WHERE handed AND ended IS NULL"
 
 @ray.remote(max_restarts=-1, max_task_retries=-1, num_cpus=0)
 class Waiting:
-    """When each job is due: one that is worked is due again unless its worker renews it."""
+    """When each delivery is due: one that is worked is due again unless its worker renews it.
+
+    A job may be handed in again before its delivery has ended, so these have names of their own.
+    """
 
     def __init__(self, database: str, lost_after: float) -> None:
         self._lost_after = lost_after
@@ -28,13 +32,16 @@ class Waiting:
             self._due = dict.fromkeys((run for (run,) in db.execute(LEFT)), 0.0)
 
     def put(self, delays: dict[str, float]) -> None:
-        self._due |= {run: time.time() + delay for run, delay in delays.items()}
+        self._due |= {name: time.time() + delay for name, delay in delays.items()}
 
     def take(self, count: int, working: list[str], ended: list[str]) -> list[str]:
         now = time.time()
-        self._due = {run: at for run, at in self._due.items() if run not in ended}
-        taken = [run for run, at in self._due.items() if at <= now and run not in working][:count]
-        self._due |= {run: now + self._lost_after for run in (*taken, *working) if run in self._due}
+        self._due = {name: at for name, at in self._due.items() if name not in ended}
+        due = [name for name, at in self._due.items() if at <= now and name not in working]
+        taken = due[:count]
+        self._due |= {
+            name: now + self._lost_after for name in (*taken, *working) if name in self._due
+        }
         return taken
 
 
@@ -48,19 +55,23 @@ class RayEngine(Engine):
         except ConnectionError as error:
             raise EngineUnreachable(f"Ray cannot be reached: {error}") from error
 
+    def close(self) -> None:
+        ray.shutdown()
+
     def _find(self) -> Any:
         shared = Waiting.options(name="waiting", lifetime="detached", get_if_exists=True)
         return shared.remote(self._options.database, self._options.lost_after)
 
     async def submit(self, tickets: Sequence[Ticket]) -> None:
-        await self._find().put.remote({ticket.run: ticket.delay for ticket in tickets})
+        delays = {f"{ticket.run} {uuid4().hex}": ticket.delay for ticket in tickets}
+        await self._find().put.remote(delays)
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
         tasks: dict[str, asyncio.Task[None]] = {}
         while not stop.is_set() or tasks:
-            over = [run for run, task in tasks.items() if task.done()]
-            ended = [run for run in over if tasks.pop(run).exception() is None]
+            over = [name for name, task in tasks.items() if task.done()]
+            ended = [name for name in over if tasks.pop(name).exception() is None]
             free = 0 if stop.is_set() else concurrency - len(tasks)
-            for run in await self._find().take.remote(free, list(tasks), ended):
-                tasks[run] = asyncio.create_task(do(run))
+            for name in await self._find().take.remote(free, list(tasks), ended):
+                tasks[name] = asyncio.create_task(do(name.partition(" ")[0]))
             await asyncio.sleep(0.2)

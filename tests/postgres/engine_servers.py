@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -46,6 +47,8 @@ class EngineServer:
 
     Attributes:
         engine: What `--engine` takes.
+        why_not_restarted: Why the server cannot be restarted under workers; "" if it can.
+        ends_by: The signal that ends it with all that it has started.
     """
 
     def __init__(self, engine: str, command: Sequence[str] = (), **variables: str) -> None:
@@ -53,10 +56,10 @@ class EngineServer:
         self._command = command
         self._variables = variables
         self._server: subprocess.Popen[bytes] | None = None
-
-    @property
-    def has_server(self) -> bool:
-        return bool(self._command)
+        self.why_not_restarted = ""
+        self.ends_by = signal.SIGKILL
+        if not command:
+            self.why_not_restarted = "the jobs of this engine are in the database"
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
@@ -74,9 +77,9 @@ class EngineServer:
             _wait_for(self._server, self.engine, home / "log")
 
     def stop(self) -> None:
-        """Kill the server. What it has on disk stays."""
+        """End the server. What it has on disk stays."""
         if self._server is not None:
-            self._server.kill()
+            self._server.send_signal(self.ends_by)
             self._server.wait(timeout=SECONDS)
 
     def restart(self) -> None:
@@ -146,7 +149,10 @@ def _describe_ray(program: str, home: str) -> EngineServer:
     command = [program, "start", "--head", "--block", "--port", port, "--num-cpus", "1"]
     command += ["--include-dashboard", "false", "--temp-dir", home, "--disable-usage-stats"]
     command += ["--object-store-memory", "100000000"]
-    return EngineServer("ray", command, HOME=home, PYTHONPATH=os.environ["PYTHONPATH"])
+    server = EngineServer("ray", command, HOME=home, PYTHONPATH=os.environ["PYTHONPATH"])
+    server.ends_by = signal.SIGTERM
+    server.why_not_restarted = "processes that use a Ray cluster end with its head"
+    return server
 
 
 def _describe_temporal(program: str, home: str) -> EngineServer:

@@ -453,8 +453,8 @@ def test_a_schedule_goes_on_when_the_database_has_restarted(fleet: Fleet, cluste
 def test_a_server_of_the_engine_that_restarts_loses_no_job_and_stops_no_worker(
     fleet: Fleet,
 ) -> None:
-    if not fleet.server.has_server:
-        pytest.skip("the jobs of this engine are in the database, which the test above restarts")
+    if fleet.server.why_not_restarted:
+        pytest.skip(fleet.server.why_not_restarted)
     fleet.need(1)
     alive = [worker for worker in fleet.workers if worker.poll() is None]
     working = fleet.jobs.submit(Job("hold served", tenant="serve"))

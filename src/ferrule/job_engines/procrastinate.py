@@ -21,14 +21,7 @@ from procrastinate.schema import SchemaManager
 from procrastinate.worker import Worker
 from psycopg_pool import AsyncConnectionPool
 
-from ferrule.engine.distributed.engines import (
-    RETRY_SECONDS,
-    Do,
-    Engine,
-    EngineOptions,
-    Ticket,
-    reach,
-)
+from ferrule.engine.distributed.engines import RETRY_SECONDS, Do, EngineOptions, Ticket, reach
 from ferrule.storage.journal.postgres_connection import KEEPALIVES
 
 from .coroutines import call_when, run_with
@@ -41,7 +34,7 @@ _LOCK = "SELECT pg_advisory_xact_lock(1178948178)"
 _WAKE = f"""SELECT pg_notify('procrastinate_queue_v1#{QUEUE}', '{{"type": "job_inserted"}}')"""
 
 
-class ProcrastinateEngine(Engine):
+class ProcrastinateEngine:
     """The engine of one database."""
 
     def __init__(self, options: EngineOptions) -> None:
