@@ -11,7 +11,9 @@ from source import ROOT
 
 import ferrule
 from ferrule.cli.exit_codes import __doc__ as exit_codes
+from ferrule.connectors.a2a import configuration as a2a_entries
 from ferrule.connectors.http import manifest
+from ferrule.connectors.mcp import configuration as mcp_entries
 from ferrule.core.calls import Refuser
 from ferrule.core.errors import FerruleError
 from ferrule.engine.hooks.events import PAYLOADS
@@ -103,6 +105,16 @@ def test_the_page_about_servers_has_every_key_of_a_manifest() -> None:
     assert set(table_after(page, "#### The file")) >= set(manifest.KEYS)
     told = table_after(page, "| key of a tool | content |")
     assert set(told) >= set(manifest.TOOL_KEYS)
+
+
+def test_the_page_about_servers_has_every_key_of_an_entry() -> None:
+    page = "docs/tools-from-servers.md"
+    for mark, keys in (
+        ("The keys of an entry, in your settings and in the JSON files:", mcp_entries.KEYS),
+        ("| `ferrule a2a revoke weather` | withdraw the approval |\n", a2a_entries.KEYS),
+    ):
+        named = {one.partition(":")[0] for one in table_after(page, mark)}
+        assert named >= set(keys)
 
 
 def test_the_page_about_errors_has_every_type_of_error() -> None:
