@@ -70,7 +70,13 @@ class _LazyLoader:
         """Leave it for later."""
 
     def load(self, module: ModuleType, spec: ModuleSpec) -> None:
-        """Run the module's code, unless it has run or is running in this thread."""
+        """Run the module's code, unless it has run or is running in this thread.
+
+        A package runs before its modules, as everywhere: it may import them by name.
+        """
+        parent = sys.modules.get(spec.name.rpartition(".")[0])
+        if isinstance(parent, _LazyModule):
+            _load(parent)
         with self.lock:
             if cast(object, spec.loader) is not self or self.is_loading:
                 return
@@ -87,9 +93,14 @@ class _LazyModule(ModuleType):
     """A module whose code has not run. What the import system wrote into it can be read."""
 
     def __getattr__(self, name: str) -> Any:
-        spec = self.__spec__
-        assert spec is not None
-        loader: object = spec.loader
-        if isinstance(loader, _LazyLoader) and not getattr(_block, "is_open", False):
-            loader.load(self, spec)
+        if not getattr(_block, "is_open", False):
+            _load(self)
         return ModuleType.__getattribute__(self, name)
+
+
+def _load(module: ModuleType) -> None:
+    spec = module.__spec__
+    assert spec is not None
+    loader: object = spec.loader
+    if isinstance(loader, _LazyLoader):
+        loader.load(module, spec)
