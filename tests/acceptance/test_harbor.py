@@ -486,7 +486,7 @@ async def test_raw_bytes_put_in_place_of_a_stub_are_an_error_with_an_event_and_a
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ("tools: {entries: [{name: clock_nwo, loading_mode: deferred}]}", "clock_nwo"),
+        ("tools: {entries: [{name: read_flie, loading_mode: deferred}]}", "read_flie"),
         ("tools: {entries: [{name: read_file, loading_mode: sometimes}]}", "sometimes"),
         ("tools: {policy: {retry_on: [transient, often]}}", "often"),
         ("tools: {policy: {max_attempts: 0}}", "max_attempts"),

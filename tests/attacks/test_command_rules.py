@@ -473,9 +473,6 @@ def _makes_agents(tree: ast.Module) -> bool:
         for alias in node.names
         if alias.name in ("assemble", "Agent")
     }
-    called = {
-        node.func.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    return not imported.isdisjoint(called)
+    called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    # A command imports the module lazily and calls `assemble.assemble(...)`.
+    return not called.isdisjoint(imported | {"assemble.assemble"})

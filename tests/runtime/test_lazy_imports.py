@@ -136,3 +136,15 @@ def test_imports_after_the_block_run_at_once(package: str) -> None:
     importlib.invalidate_caches()
     importlib.import_module(f"{package}.plain")
     assert runs == [f"{package}.plain"]
+
+
+def test_a_package_of_a_block_runs_before_another_module_of_it_that_is_imported_at_once(
+    package: str,
+) -> None:
+    user, runs = load_user(package)
+    (Path(sys.modules[package].__path__[0]) / "inner/other.py").write_text(
+        COUNTED.format(package=package)
+    )
+    importlib.import_module(f"{package}.inner.other")
+    assert runs == [f"{package}.inner", f"{package}.inner.deep", f"{package}.inner.other"]
+    assert user.deep.VALUE == 7

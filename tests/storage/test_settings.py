@@ -628,7 +628,7 @@ def test_every_variable_of_ours_is_documented() -> None:
     """Each name in the code is a setting's, is listed for people, or is given to what is started."""
     passed_on = {
         "FERRULE_HOOKS", "FERRULE_PROJECT_DIR", "FERRULE_EVENT",
-        "FERRULE_GIT_USER", "FERRULE_GIT_PASSWORD",
+        "FERRULE_GIT_USER", "FERRULE_GIT_PASSWORD", "FERRULE_COMMAND",
         "FERRULE_PORTABLE",  # for tests: what other systems than Linux have
     }  # fmt: skip
     root = Path(__file__).parents[2]

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from typing import ClassVar
 
 from ferrule.core.errors import FerruleError
+from ferrule.core.value_class import frozen
 from ferrule.engine.distributed.jobs import libpq_url
 from ferrule.engine.distributed.outcomes import JobFigures, JobState, OutcomeTable
+from ferrule.engine.plugins.protocol import Parts, Setup
 from ferrule.engine.threads import run_blocking
 
 from .plugin_pages import ConsolePage
@@ -50,6 +53,17 @@ TEMPLATE = """
 {% else %}<p class="empty">No jobs in the database in FERRULE_DATABASE.</p>{% endif %}
 {% endif %}
 """
+
+
+@frozen
+class JobsPage:
+    """The plugin of the page, which adds nothing to an agent."""
+
+    name: ClassVar[str] = "jobs"
+
+    def setup(self, setup: Setup) -> Parts:
+        """Return nothing: the page is in the manifest."""
+        return Parts()
 
 
 async def show(page: ConsolePage) -> str:

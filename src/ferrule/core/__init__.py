@@ -22,7 +22,6 @@ Modules:
     refusals               who can refuse a call, for records and people
     errors, extras         the exceptions; which extra brings a library that is missing
     value_class            the decorators for value classes
-    kept_property          a property that is computed once for each object
     invisible_characters   spells out characters that a reader would not see
     web_addresses          splits http and https addresses
     similar_names          what a misspelled name may mean

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ferrule.core.errors import ConfigError
-from ferrule.core.similar_names import suggest_names
+from ferrule.core.similar_names import find_similar_names, suggest_names
 from ferrule.storage.settings.settings import Settings
 from ferrule.tools.definition import Loading, Tool
 from ferrule.tools.search.options import ToolSearch
@@ -18,21 +18,27 @@ FINDERS = ("tool_search", "tool_get")
 _SERVER_MARK = "__"
 """Part of the names of MCP servers' tools. A server that does not start must not stop the run."""
 
+_NEARLY = 0.8
+"""How alike a name must be to one of a tool, from 0 to 1, to be a misspelling of it."""
+
 
 def set_loading_modes(settings: Settings, tools: Iterable[Tool]) -> list[Tool]:
     """Return the tools with the loading mode that `tools.entries` gives them.
 
-    A person's own file may name tools of other folders.
+    A person's own file may name tools of other folders, but not by a name that is nearly one of
+    these: it is taken for a misspelling.
 
     Raises:
-        ConfigError: An entry of another layer names a tool that does not exist.
+        ConfigError: An entry names a tool that does not exist.
     """
     given = list(tools)
     modes = {name: Loading(mode) for name, mode in settings["tools.entries"]}
     names = {tool.full_name for tool in given}
     origin = settings.origin("tools.entries")
     for name in modes:
-        if name not in names and _SERVER_MARK not in name and origin.layer != "user":
+        if name in names or _SERVER_MARK in name:
+            continue
+        if origin.layer != "user" or find_similar_names(name, names, cutoff=_NEARLY):
             raise ConfigError(
                 f"{origin.where}: `tools.entries` names a tool `{name}`, and there is none",
                 hint=suggest_names(

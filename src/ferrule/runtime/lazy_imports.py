@@ -43,11 +43,14 @@ def lazy_imports() -> Generator[None]:
 
 
 class _LazyFinder:
+    """Finds the modules of a block, and has packages run before their modules, as everywhere."""
+
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if not getattr(_block, "is_open", False):
+            _load_package_of(name)
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
@@ -70,13 +73,8 @@ class _LazyLoader:
         """Leave it for later."""
 
     def load(self, module: ModuleType, spec: ModuleSpec) -> None:
-        """Run the module's code, unless it has run or is running in this thread.
-
-        A package runs before its modules, as everywhere: it may import them by name.
-        """
-        parent = sys.modules.get(spec.name.rpartition(".")[0])
-        if isinstance(parent, _LazyModule):
-            _load(parent)
+        """Run the module's code, unless it has run or is running in this thread."""
+        _load_package_of(spec.name)
         with self.lock:
             if cast(object, spec.loader) is not self or self.is_loading:
                 return
@@ -96,6 +94,13 @@ class _LazyModule(ModuleType):
         if not getattr(_block, "is_open", False):
             _load(self)
         return ModuleType.__getattribute__(self, name)
+
+
+def _load_package_of(name: str) -> None:
+    """Run a package before a module of it, which it may import by name."""
+    package = sys.modules.get(name.rpartition(".")[0])
+    if isinstance(package, _LazyModule):
+        _load(package)
 
 
 def _load(module: ModuleType) -> None:

@@ -13,10 +13,40 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Protocol, TypeVar, cast
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakSet
 
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from functools import cached_property as cached_property
+
+    Finalizer: TypeAlias = weakref.finalize[..., Any]
+else:
+    Finalizer = weakref.finalize  # It takes no types at run time.
+
+    class cached_property:
+        """A property that is computed once and kept in the object's dictionary.
+
+        As `functools.cached_property`, which in Python 3.11 holds a lock of the whole process while
+        it computes: a child forked in that moment would wait for it for ever. Here nothing is
+        locked, as from Python 3.12 on; two threads may both compute a value that nobody has yet.
+        """
+
+        def __init__(self, function):
+            update_wrapper(self, function)
+            self.function = function
+
+        def __set_name__(self, owner, name):
+            self.name = name
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            value = instance.__dict__[self.name] = self.function(instance)
+            return value
+
 
 HELD_SECONDS = 30.0
 """Seconds that a fork waits for a lock that must be free then."""
@@ -68,9 +98,7 @@ def make_rlock(*, is_quiet: bool = False) -> threading.RLock:
     return lock
 
 
-def finalize_quietly(
-    owner: T, lock: threading.RLock, close: Callable[[], object]
-) -> weakref.finalize[[], T]:
+def finalize_quietly(owner: T, lock: threading.RLock, close: Callable[[], object]) -> Finalizer:
     """Close something under a quiet lock once its owner is gone."""
 
     def close_under_lock() -> None:

@@ -29,7 +29,7 @@ from ferrule.connectors.json_values import (
 )
 from ferrule.connectors.text_cleaning import clean_text
 from ferrule.core.calls import encode_json
-from ferrule.core.kept_property import cached_property
+from ferrule.tools.forking import cached_property
 
 MAX_CARD = 256 * 1024
 MAX_SKILLS = 64

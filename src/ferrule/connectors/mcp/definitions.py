@@ -24,9 +24,9 @@ from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.connectors.text_cleaning import clean_json, clean_text
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ToolDefinitionError
-from ferrule.core.kept_property import cached_property
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Output
+from ferrule.tools.forking import cached_property
 
 from .raw_results import LEFT_OUT
 

@@ -17,10 +17,10 @@ from typing import Any, Union, cast, get_args, get_origin
 
 from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import ConfigError, RetryCall
-from ferrule.core.kept_property import cached_property
 from ferrule.core.value_class import frozen
 from ferrule.tools.context import Context, find_deps_type
 from ferrule.tools.docstring import Documentation, parse_docstring
+from ferrule.tools.forking import cached_property
 from ferrule.tools.parameters import (
     Parameter,
     annotation_types,

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered
-from ferrule.core.kept_property import cached_property
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.messages import Message
 from ferrule.models import dialects
@@ -37,6 +36,7 @@ from ferrule.models.client import (
 )
 from ferrule.models.registry import find_provider, find_tool_bounds
 from ferrule.models.untrusted_text import ESCAPED_TOOLS, EscapingExchange, escape_untrusted
+from ferrule.tools.forking import cached_property
 
 from .live_probe import is_refusal_of_tools, probe_tools
 from .reading_sinks import (

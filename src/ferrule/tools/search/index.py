@@ -20,9 +20,9 @@ from typing import Any, cast
 
 from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
-from ferrule.core.kept_property import cached_property
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
+from ferrule.tools.forking import cached_property
 from ferrule.tools.safe_patterns import compile_regex
 from ferrule.tools.word_stems import first_sentence, tokens, words
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ferrule.core.kept_property import cached_property
+from ferrule.tools.forking import cached_property
 from ferrule.tools.word_stems import stem
 
 from .dates import Date, find_dates, find_relative_dates, find_times
