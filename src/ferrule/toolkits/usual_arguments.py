@@ -111,8 +111,11 @@ def _find_own(name: str, properties: Mapping[str, Any], taken: Mapping[str, Any]
 
 
 def _read_timeout(given: dict[str, Any], properties: Mapping[str, Any]) -> str:
-    """Take a timeout in milliseconds for the seconds of ours. Return what was done, or ""."""
-    if not {"timeout", "command"} <= set(properties):
+    """Take a timeout in milliseconds for the seconds of ours. Return what was done, or "".
+
+    A family's own `timeout` of whole milliseconds is what its models write, and stays.
+    """
+    if "command" not in properties or not _takes_fractions(properties.get("timeout", {})):
         return ""
     name = "timeout_ms" if "timeout_ms" in given else "timeout"
     value = given.get(name)
@@ -125,6 +128,12 @@ def _read_timeout(given: dict[str, Any], properties: Mapping[str, Any]) -> str:
     del given[name]
     given["timeout"] = value / 1000
     return f"`{name}`: {value} is read as milliseconds; `timeout` is in seconds here"
+
+
+def _takes_fractions(schema: Mapping[str, Any]) -> bool:
+    """Return whether a parameter is a number that need not be whole."""
+    kinds = [schema, *schema.get("anyOf", ())]
+    return any(one.get("type") == "number" or "number" in one.get("type", ()) for one in kinds)
 
 
 def _read_shell(given: dict[str, Any], properties: Mapping[str, Any]) -> Iterator[str]:

@@ -14,10 +14,8 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 from weakref import WeakSet
-
-T = TypeVar("T")
 
 if TYPE_CHECKING:
     from functools import cached_property as cached_property
@@ -98,7 +96,9 @@ def make_rlock(*, is_quiet: bool = False) -> threading.RLock:
     return lock
 
 
-def finalize_quietly(owner: T, lock: threading.RLock, close: Callable[[], object]) -> Finalizer:
+def finalize_quietly(
+    owner: object, lock: threading.RLock, close: Callable[[], object]
+) -> Finalizer:
     """Close something under a quiet lock once its owner is gone."""
 
     def close_under_lock() -> None:
