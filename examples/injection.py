@@ -119,5 +119,6 @@ async def listen(
 
 if __name__ == "__main__":
     # Not below /tmp: commands have one of their own.
-    with tempfile.TemporaryDirectory(prefix=".ferrule-demo-", dir=Path.home()) as made:
+    folder = Path.home() if os.access(Path.home(), os.W_OK) else Path(__file__).parent
+    with tempfile.TemporaryDirectory(prefix=".ferrule-demo-", dir=folder) as made:
         asyncio.run(main(Path(made)))
