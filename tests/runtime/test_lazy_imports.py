@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 
+from ferrule.runtime import lazy_imports as lazy_importing
 from ferrule.runtime.lazy_imports import lazy_imports
 
 COUNTED = """
@@ -124,6 +125,30 @@ def test_threads_that_meet_at_the_first_use_all_get_the_whole_module(package: st
     for thread in threads:
         thread.join()
     assert found == [8] * 4
+
+
+def test_threads_that_would_wait_for_each_other_both_go_on(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One runs a package that imports its module, the other imports the module."""
+    monkeypatch.setattr(lazy_importing, "WAIT_SECONDS", 0.5)
+    load_user(package)
+    folder = Path(sys.modules[package].__path__[0])
+    has_begun = threading.Event()
+    sys.modules[package].HAS_BEGUN = has_begun  # type: ignore[attr-defined]
+    (folder / "inner/__init__.py").write_text(
+        f"import time, {package}\n{package}.HAS_BEGUN.set()\ntime.sleep(0.2)\n"
+        "from .other import LATE\n"
+    )
+    (folder / "inner/deep.py").write_text("")
+    (folder / "inner/other.py").write_text("LATE = 8\n")
+    found: list[int] = []
+    first = threading.Thread(target=lambda: found.append(sys.modules[f"{package}.inner"].LATE))
+    first.start()
+    assert has_begun.wait(10)
+    found.append(importlib.import_module(f"{package}.inner.other").LATE)
+    first.join(10)
+    assert found == [8, 8]
 
 
 def test_imports_after_the_block_run_at_once(package: str) -> None:

@@ -22,6 +22,13 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from importlib.abc import Loader
 
+WAIT_SECONDS = 30.0
+"""Seconds that a thread waits for another one that loads a module.
+
+The two may wait for each other: one runs a package and needs its module, the other imports that
+module and needs the package. Then the module runs first, as where Python's own locks would meet.
+"""
+
 _block = threading.local()
 """`is_open`: whether this thread is between the first and the last line of a `with` block."""
 
@@ -75,7 +82,9 @@ class _LazyLoader:
     def load(self, module: ModuleType, spec: ModuleSpec) -> None:
         """Run the module's code, unless it has run or is running in this thread."""
         _load_package_of(spec.name)
-        with self.lock:
+        if not self.lock.acquire(timeout=WAIT_SECONDS):
+            return
+        try:
             if cast(object, spec.loader) is not self or self.is_loading:
                 return
             self.is_loading = True
@@ -85,6 +94,8 @@ class _LazyLoader:
                 self.is_loading = False
             spec.loader = module.__loader__ = self.real
             module.__class__ = ModuleType
+        finally:
+            self.lock.release()
 
 
 class _LazyModule(ModuleType):
