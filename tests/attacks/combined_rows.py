@@ -35,10 +35,17 @@ def there(name):
         if os.path.lexists(path):
             return path
 
+def shorten(address):
+    # A user with a long name has long paths, and an address has 107 bytes.
+    if not isinstance(address, str) or address[0] == chr(0) or len(os.fsencode(address)) <= 107:
+        return address
+    folder = os.open(os.path.dirname(address), os.O_PATH)
+    return '/proc/self/fd/%d/%s' % (folder, os.path.basename(address))
+
 def listen(address, kind=socket.SOCK_STREAM):
     try:
         s = socket.socket(socket.AF_UNIX, kind)
-        s.bind(address)
+        s.bind(shorten(address))
         if kind != socket.SOCK_DGRAM:
             s.listen()
         return s
@@ -48,7 +55,7 @@ def listen(address, kind=socket.SOCK_STREAM):
 def connect(address, kind=socket.SOCK_STREAM):
     there('listening')
     s = socket.socket(socket.AF_UNIX, kind)
-    s.connect(address)
+    s.connect(shorten(address))
     return s
 
 def ready(s):

@@ -178,7 +178,8 @@ async def test_a_stream_makes_the_calls_that_a_run_makes_and_says_its_text() -> 
     made = ADDED.copy()
     ADDED.clear()
     items = [item async for item in Agent(Scripted([many, says("done")]), [add]).stream("go")]
-    assert made == ADDED and len(made) == 10 and items
+    # Calls that conflict with nothing run in threads, in any order.
+    assert sorted(made) == sorted(ADDED) and len(made) == 10 and items
     assert run.text == "done"
 
 

@@ -106,7 +106,7 @@ async def test_what_ends_others_may_stand_before_other_commands(run: Run) -> Non
 async def test_a_process_search_does_not_find_the_shell_that_makes_it(run: Run) -> None:
     said = await run("pkill -f no-such-process-here; pgrep -f no-such-process-here; echo on")
     assert said == "on\n"
-    assert await run("sleep 3 & kill $(pgrep -f 'sleep 3') && echo on") == "on\n"
+    assert await run("sleep 3.0625 & kill $(pgrep -f 'sleep 3.0625') && echo on") == "on\n"
 
 
 @pytest.mark.parametrize(
