@@ -168,7 +168,7 @@ def run_cell(cell: Cell, described: dict[str, Any], options: argparse.Namespace)
         row.demo = run_demo(cell, place, log)
         run_tests(cell, place, row, log, described["tests"][ran].split(), options.jobs)
     else:
-        row.demo = "no venv"
+        row.demo, row.failed = "no venv", 1
     row.seconds = round(time.monotonic() - began)
     return row
 

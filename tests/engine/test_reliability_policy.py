@@ -358,6 +358,7 @@ def test_a_real_client_of_the_standard_library_is_understood() -> None:
     busy = urllib.error.HTTPError("http://x", 503, "busy", headers, None)
     assert run(tool_that(), Tries(busy), clock)[0] == "done"
     assert clock.slept == [7.0]
+    busy.close()  # From Python 3.14 on it has a file.
 
 
 @pytest.mark.proves("reliability.classes")

@@ -131,7 +131,7 @@ async def test_a_hostile_test_reaches_neither_files_nor_network_nor_environment(
           if what == "sh":
               return exec.run("sh", ["-c", "cat {secret}; echo x > {secret}; echo $FERRULE_TRIED"])["stdout"]
           if what == "net":
-              return exec.run("python3", ["-c", "import socket; socket.create_connection(('1.1.1.1', 53), 2); print('private')"])["stdout"]
+              return exec.run("python3", ["-c", "import socket; socket.create_connection(('1.1.1.1', 53), 2); print('pri' + 'vate')"])["stdout"]
           if what == "http":
               return http.get("https://example.com/")
           if what == "env":

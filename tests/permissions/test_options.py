@@ -127,7 +127,8 @@ def _asked(program: str, *words: str, at: Path) -> str:
 
 def _same_version(program: str, at: Path) -> bool:
     first = (_asked(program, "--version", at=at).splitlines() or [""])[0]
-    return first.startswith(ROWS[program]["version"])
+    # 9.10 begins with 9.1.
+    return re.match(re.escape(ROWS[program]["version"]) + r"(?![.\d])", first) is not None
 
 
 GETOPT = sorted(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -179,7 +180,7 @@ async def test_a_bubblewrap_that_was_replaced_since_it_was_found_is_not_started(
     found = probe()
     assert found.bwrap is not None
     copied = tmp_path / "bwrap"
-    copied.write_text(f'#!/bin/sh\nexec {found.bwrap} "$@"\n')
+    copied.write_text(f'#!/bin/sh\nexec {shlex.quote(str(found.bwrap))} "$@"\n')
     copied.chmod(0o755)
     program = find_program(str(copied), "", CommandWritable.from_folders(root))
     monkeypatch.setattr(bubblewrap, "probe", lambda: replace(found, bwrap=program))

@@ -214,7 +214,10 @@ def annotation_types(function: Callable[..., Any]) -> Mapping[str, Any]:
         return {**get_type_hints(function, include_extras=True), **constructor, "return": function}
     if _is_object(function):
         return get_type_hints(type(function).__call__, include_extras=True)
-    return get_type_hints(function, include_extras=True)
+    hints = get_type_hints(function, include_extras=True)
+    # From Python 3.14 on `functools.wraps` copies no annotations that were assigned.
+    wrapped = inspect.unwrap(function)
+    return annotation_types(wrapped) if not hints and wrapped is not function else hints
 
 
 def find_name(function: Callable[..., Any]) -> str:

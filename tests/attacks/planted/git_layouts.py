@@ -27,8 +27,11 @@ make() {{
     git -C "$1" commit -q -m one
 }}
 modules() {{
+    # A relative address is taken from the only remote, if there is one.
+    git -C "$1" config --remove-section remote.far
     git -C "$1" -c protocol.file.allow=always submodule --quiet add "$2" "$3"
     git -C "$1" commit -q -m "add $3"
+    settle "$1"
     settle "$1/$3"
     git -C "$1/$3" switch -q -C main
 }}
