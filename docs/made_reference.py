@@ -14,6 +14,7 @@ from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from functools import cache, partial
 from importlib import import_module
+from types import UnionType
 from typing import Any, cast, get_args
 
 import ferrule
@@ -368,6 +369,8 @@ def _describe_value(value: Any) -> str:
     """Return the names of the tools in a constant, else the name of its type."""
     if isinstance(value, tuple):
         return ", ".join(f"`{tool.name}`" for tool in value)
+    if isinstance(value, UnionType):  # Python 3.14 calls it `Union`
+        return "a union of types"
     return f"a value of type `{type(value).__name__}`"
 
 
