@@ -193,14 +193,19 @@ def test_a_login_shell_that_is_not_posix_changes_no_command(
     assert str(result.data).strip() == "3"
 
 
-def test_programs_of_a_persons_own_path_are_found(
-    act: Act, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def add_own_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put `greet` on the person's PATH, which says hello."""
     own = tmp_path / "work/bin"
     own.mkdir()
     (own / "greet").write_text("#!/bin/sh\necho hello\n")
     (own / "greet").chmod(0o755)
     monkeypatch.setenv("PATH", f"{own}:/usr/bin:/bin")
+
+
+def test_programs_of_a_persons_own_path_are_found(
+    act: Act, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_own_program(tmp_path, monkeypatch)
     (result,) = act(run("greet"))
     assert str(result.data).strip() == "hello"
 
@@ -282,11 +287,7 @@ def test_a_job_is_ended_by_its_number_in_the_line_that_started_it(act: Act) -> N
 def test_a_login_shell_that_a_model_asks_for_keeps_the_path(
     act: Act, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = tmp_path / "work/bin"
-    own.mkdir()
-    (own / "greet").write_text("#!/bin/sh\necho hello\n")
-    (own / "greet").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{own}:/usr/bin:/bin")
+    add_own_program(tmp_path, monkeypatch)
     (result,) = act(("run_command", {"command": ["bash", "-lc", "greet | cat"]}))
     assert str(result.data).split()[0] == "hello"
 

@@ -133,7 +133,7 @@ def _read_timeout(given: dict[str, Any], properties: Mapping[str, Any]) -> str:
 def _takes_fractions(schema: Mapping[str, Any]) -> bool:
     """Return whether a parameter is a number that need not be whole."""
     kinds = [schema, *schema.get("anyOf", ())]
-    return any(one.get("type") == "number" or "number" in one.get("type", ()) for one in kinds)
+    return any("number" in one.get("type", ()) for one in kinds)
 
 
 def _read_shell(given: dict[str, Any], properties: Mapping[str, Any]) -> Iterator[str]:

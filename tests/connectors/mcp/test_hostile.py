@@ -312,6 +312,7 @@ async def test_a_name_like_one_of_ours_or_of_another_server_is_reported(place: P
     servers = await place.servers(*specs, taken_names=["read_file"])
     said = "\n".join(servers.notices)
     assert "`plain__read_file`" in servers.summary and "\n" not in servers.summary
+    assert "`other__read_file`" in servers.summary
     assert "server `other` of yours is not used" in said
     assert {"plain__read_file", "other__read_file"} <= {tool.name for tool in servers.tools}
 
