@@ -313,3 +313,24 @@ async def test_an_object_with_an_async_call_is_awaited() -> None:
     made = tool(Doer())
     assert (made.name, made.description, made.is_async) == ("Doer", "Do it.", True)
     assert await made.handler(x=1) == 2
+
+
+@pytest.mark.parametrize("place", ["parameter", "item", "output"])
+def test_a_description_stays_where_it_was_written(place: str) -> None:
+    """Others that use the same type, the owner of the type too, see nothing of it."""
+
+    class Topic(BaseModel):
+        name: str
+        below: list[Topic] = []
+
+    Topic.model_rebuild(_types_namespace={"Topic": Topic})
+    described = Annotated[Topic, Field(description=TEXT)]
+    if place == "output":
+        made = parse_output_type(described)
+        assert made is not None
+        assert TEXT in json.dumps(made.schema)
+    else:
+        kind = list[described] if place == "item" else described
+        assert TEXT in json.dumps(made_tool("plain", "function", kind).arguments.schema)
+    plain = made_tool("plain", "function", list[Topic]).arguments.schema
+    assert TEXT not in json.dumps([plain, Topic.model_json_schema()])

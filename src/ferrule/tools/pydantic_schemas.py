@@ -257,25 +257,40 @@ def _describe_fields(schema: Any, cls: type | None) -> Any:
     return schema
 
 
-def make_portable(hint: Any) -> Any:
-    """Convert typed dicts of `typing` into those of `typing_extensions`, where pydantic needs it.
+class _OwnSchema:
+    """An annotation after which others write into a copy of the type's schema.
 
-    Before Python 3.12 pydantic takes only the latter.
+    pydantic stores the description of `Annotated[Node, Field(description=...)]` in the schema that
+    it keeps for `Node`, if that model contains itself: every later schema of it would show it.
     """
-    if sys.version_info >= (3, 12):
-        return hint
-    if is_typeddict(hint) and type(hint).__module__ == "typing":
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        schema = handler(source)
+        return {**schema, "metadata": {**schema.get("metadata", {})}}
+
+
+_OWN_SCHEMA = _OwnSchema()
+
+
+def make_portable(hint: Any) -> Any:
+    """Convert a type hint into one that means for pydantic what it says.
+
+    Descriptions of a model's use stay with that use, and typed dicts of `typing` become those of
+    `typing_extensions`: before Python 3.12 pydantic takes only the latter.
+    """
+    if is_typeddict(hint) and type(hint).__module__ == "typing" and sys.version_info < (3, 12):
         return _make_typed_dict(hint)
-    args = get_args(hint)
-    swapped = tuple(make_portable(arg) for arg in args)
-    if all(one is other for one, other in zip(args, swapped, strict=True)):
+    origin, args = get_origin(hint), get_args(hint)
+    converted = tuple(make_portable(arg) for arg in args)
+    if origin is Annotated and hasattr(args[0], "__pydantic_core_schema__"):
+        return Annotated[(converted[0], _OWN_SCHEMA, *converted[1:])]
+    if all(one is other for one, other in zip(args, converted, strict=True)):
         return hint
-    origin = get_origin(hint)
     if origin is Annotated:
-        return Annotated[swapped]
+        return Annotated[converted]
     if origin in (Union, UnionType):
-        return Union[swapped]  # noqa: UP007  (`|` does not take a tuple)
-    return origin[swapped]
+        return Union[converted]  # noqa: UP007  (`|` does not take a tuple)
+    return origin[converted]
 
 
 _typed_dicts: dict[Any, Any] = {}
