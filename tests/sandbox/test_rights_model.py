@@ -315,7 +315,7 @@ async def try_everything(tree: Tree, backend: SandboxBackend, paths: list[str]) 
                 output=kept,
                 errors=errors,
                 stdin=json.dumps(paths).encode(),
-                timeout=30,
+                timeout=120,
             )
         )
     finally:
