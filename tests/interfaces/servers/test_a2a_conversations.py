@@ -128,3 +128,26 @@ async def test_a_cancelled_task_withdraws_its_question(made: Any) -> None:
     assert (await end(task)).kind == "question"
     await conversations.cancel_task("t")
     assert (await end(task)).kind == "canceled" and conversations.find_task("t") is None
+
+
+async def test_a_task_that_is_cancelled_before_its_turn_ends(made: Any) -> None:
+    conversations = made(calls(("act", {})), says("over"), tools=[act])
+    first = await conversations.start_task("1", "c", "act")
+    assert (await end(first)).kind == "question"
+    second = await conversations.start_task("2", "c", "act")
+    await asyncio.sleep(0)
+    await conversations.cancel_task("2")
+    assert (await end(second)).kind == "canceled"
+    first.receive("no")
+    assert await end(first) == TaskUpdate("done", "over")
+
+
+async def test_a_fault_of_the_program_ends_its_task_and_is_logged_with_its_place(
+    made: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def break_down(_: Any) -> Any:
+        raise LookupError("a table is gone")
+
+    task = await made(break_down).start_task("1", "c", "go")
+    assert await end(task) == TaskUpdate("failed", "the agent cannot work now (defect)")
+    assert "in break_down" in caplog.text and "a table is gone" in caplog.text

@@ -27,7 +27,7 @@ from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import RunResult, Session
 from ferrule.permissions.approval_text import describe_call
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
-from ferrule.runtime.hidden_errors import is_for_clients, log_hidden_error
+from ferrule.runtime.hidden_errors import DEFECT, is_for_clients, log_hidden_error
 from ferrule.runtime.http.work_limits import IN_ALL
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
@@ -221,25 +221,27 @@ class Conversations:
                 task.updates.put_nowait(TaskUpdate("words", item.text[:_LINE]))
 
         session = conversation.session
-        async with conversation.turn:
-            session.set_approver(task)
-            stop_observing = session.observe(show_progress)
-            try:
-                result = await session.run(message)
+        try:
+            async with conversation.turn:
+                session.set_approver(task)
+                stop_observing = session.observe(show_progress)
+                try:
+                    result = await session.run(message)
+                finally:
+                    stop_observing()
                 media = tuple(_list_media(result, session))
                 end = TaskUpdate("done", result.text, session.ends_with_value, media)
-            except (asyncio.CancelledError, RunCancelled):
-                end = TaskUpdate("canceled", "it was cancelled")
-            except FerruleError as error:
-                end = TaskUpdate("failed", describe_failure(error))
-            finally:
-                stop_observing()
+        except (asyncio.CancelledError, RunCancelled):
+            end = TaskUpdate("canceled", "it was cancelled")
+        except Exception as error:  # noqa: BLE001  boundary: whoever waits for the task is told its end
+            end = TaskUpdate("failed", describe_failure(error))
         task.updates.put_nowait(end)
 
 
-def describe_failure(error: FerruleError) -> str:
+def describe_failure(error: Exception) -> str:
     """Return what a client is told of an error. What went wrong inside is logged."""
-    if is_for_clients(error):
+    if isinstance(error, FerruleError) and is_for_clients(error):
         return error.detail
     log_hidden_error("a2a", error)
-    return f"the agent cannot work now ({error.code})"
+    code = error.code if isinstance(error, FerruleError) else DEFECT
+    return f"the agent cannot work now ({code})"

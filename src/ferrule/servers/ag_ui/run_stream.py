@@ -11,7 +11,7 @@ from ferrule.core.errors import FerruleError, LimitReached, ProviderError, RunCa
 from ferrule.core.media import Content, Media
 from ferrule.core.messages import AssistantMessage, Message, UserMessage
 from ferrule.engine.session import RunResult
-from ferrule.runtime.hidden_errors import is_for_clients, log_hidden_error
+from ferrule.runtime.hidden_errors import DEFECT, is_for_clients, log_hidden_error
 
 from .event_writer import AgUiEvent, redact
 from .inputs import InputRefused, PersonMessage, RunInput
@@ -189,7 +189,7 @@ class RunStream:
             result = task.result()
         except (asyncio.CancelledError, RunCancelled):
             return [*closing, self._finish({"type": "cancelled"})]
-        except FerruleError as error:
+        except Exception as error:  # noqa: BLE001  boundary: the protocol tells how a run ended
             return [*closing, self._fail(*describe_failure(error))]
         thread.has_failed = False
         ending = self._finish({"type": "success"})
@@ -222,11 +222,14 @@ class RunStream:
         return {"type": "MESSAGES_SNAPSHOT", "messages": messages}
 
 
-def describe_failure(error: FerruleError) -> tuple[str, str]:
+def describe_failure(error: Exception) -> tuple[str, str]:
     """Return what a client is told of an error, and its code.
 
     What went wrong inside is for the server's owner, and logged.
     """
+    if not isinstance(error, FerruleError):
+        log_hidden_error("ag_ui", error)
+        return f"the agent cannot work now ({DEFECT})", DEFECT
     if isinstance(error, LimitReached):
         return f"{redact(error.detail)}; another message goes on", error.code
     if is_for_clients(error):

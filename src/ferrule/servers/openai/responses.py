@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import FerruleError
 from ferrule.core.events import Usage
-from ferrule.core.extras import describe_missing
+from ferrule.runtime.hidden_errors import DEFECT, log_hidden_error
 from ferrule.runtime.http.endpoint import (
     send_json,
     send_part,
@@ -39,11 +39,7 @@ HEARTBEAT = 15.0
 
 
 class ChatReply:
-    """One answer.
-
-    `has_started` says that a retry would repeat what was done; `notice` receives reports of
-    defects.
-    """
+    """One answer. `has_started` says that a retry would repeat what was done."""
 
     def __init__(
         self,
@@ -54,10 +50,8 @@ class ChatReply:
         include_usage: bool,
         stop: tuple[str, ...] = (),
         has_started: bool = False,
-        notice: Callable[[str], None],
     ) -> None:
         self._work = work
-        self._notice = notice
         self._stream = stream
         self._include_usage = include_usage
         self._stop = stop
@@ -95,10 +89,9 @@ class ChatReply:
         except FerruleError as error:
             return to_refusal(error, has_started=self._begun)
         except Exception as error:  # noqa: BLE001  boundary: the client gets an error that it does not retry
-            known = describe_missing(error)
-            self._notice(str(known or f"a defect in Ferrule: {type(error).__name__}: {error}"))
+            log_hidden_error("openai", error)
             return RequestRefused(
-                "a defect in this server", status=500, code="defect", should_retry=False
+                "a defect in this server", status=500, code=DEFECT, should_retry=False
             )
         stopper.close()
         cut = stopper.is_stopped and ended.finish == "length"

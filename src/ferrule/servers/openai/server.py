@@ -152,7 +152,6 @@ class OpenAiServer(HttpEndpoint):
             include_usage=asked.include_usage,
             stop=asked.sampling.stop,
             has_started=chosen.uses_agent,
-            notice=self._assembly.notice,
         )
         self._tasks[task] = person
         try:

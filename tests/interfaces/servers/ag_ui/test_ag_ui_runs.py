@@ -409,15 +409,22 @@ async def test_a_client_without_the_conversation_is_given_it(serving: Callable[.
     assert later.messages[0]["content"] == "How many?" and later.messages[-1]["content"] == "Four."
 
 
+@pytest.mark.parametrize(
+    ("broken", "code"),
+    [
+        (ProviderError("the key sk-123 was refused", code="unauthorized"), "unauthorized"),
+        (LookupError("sk-123"), "defect"),
+    ],
+    ids=["provider", "program"],
+)
 async def test_a_run_that_fails_says_so_and_its_message_can_be_sent_again(
-    serving: Callable[..., Any],
+    serving: Callable[..., Any], broken: Exception, code: str
 ) -> None:
-    broken = ProviderError("the key sk-123 was refused", code="unauthorized")
     agent = make_agent(fails(broken), says("Hello."))
     async with serving(agent) as client_of:
         ada = client_of("ada")
         events = await ada.say("Hi.")
-        assert events[-1]["type"] == "RUN_ERROR" and events[-1]["code"] == "unauthorized"
+        assert events[-1]["type"] == "RUN_ERROR" and events[-1]["code"] == code
         assert "sk-123" not in events[-1]["message"]
         assert text_of(await ada.run()) == "Hello."
 
