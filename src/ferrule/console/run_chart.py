@@ -16,8 +16,6 @@ ROW = 22
 HEAD = 26
 LETTER = 8
 """Width of a letter of a label. Longer names are cut: the tooltip and the table have them whole."""
-TICK_LABEL = 70
-"""Width of a time on the ruler with its margin."""
 LEGEND = (
     ("pic-model", "model answer"),
     ("pic-person", "wait for a person"),
@@ -97,13 +95,18 @@ def _x(milliseconds: int | float, length: int, width: int) -> float:
 
 def _ruler(length: int, width: int, height: int) -> Markup:
     ticks = [one for one in scale_ticks(length / 1000) if one * 1000 <= length]
-    every = -(-len(ticks) * TICK_LABEL // (width - _label_width(width)))
+    label = LETTER * (2 + max(len(format_duration(one)) for one in ticks))
+    every = -(-len(ticks) * label // (width - _label_width(width)))
     return Markup("").join(
         Markup(
             '<line class="pic-axis" x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{height}"/>'
-            '<text class="pic-text" x="{x:.1f}" y="14" text-anchor="middle">{shown}</text>'
+            '<text class="pic-text" x="{text_x:.1f}" y="14" text-anchor="middle">{shown}</text>'
         ).format(
-            x=_x(one * 1000, length, width), top=HEAD - 6, height=height, shown=format_duration(one)
+            x=(x := _x(one * 1000, length, width)),
+            text_x=min(x, width - label / 2),
+            top=HEAD - 6,
+            height=height,
+            shown=format_duration(one),
         )
         for one in ticks[::every]
     )

@@ -264,3 +264,18 @@ def test_a_waterfall_has_a_bar_for_each_step_and_escapes_names() -> None:
         ["waiting: <b>tool", "2.0 s", "3.0 s", "once"],
         ["<b>tool", "5.0 s", "1.0 s", "timeout"],
     ]
+
+
+@pytest.mark.parametrize("milliseconds", [1, 40, 401, 999, 6000, 61_000, 3_600_000, 500_000_000])
+def test_a_waterfall_of_any_length_keeps_its_texts_inside(milliseconds: int) -> None:
+    with SqliteJournal(":memory:") as journal:
+        journal.append(
+            "s1",
+            "r1",
+            [RunStarted("go"), ModelAnswered("", (), stop="end"), RunFinished("done")],
+            identity=Identity("local", "ada", "s1", "r1"),
+            times=[1, 1 + milliseconds, 1 + milliseconds],
+        )
+        wide, narrow = drawings(parsed(draw_waterfall(journal.records("s1"))))
+    assert_within(wide, 620)
+    assert_within(narrow, 310)
