@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Our other distributions, which no index has yet.
+OURS := $(patsubst %/pyproject.toml,%,$(wildcard packages/*/pyproject.toml))
 # Tests wait for programs a third of their time, so two cores have work for three processes.
 JOBS ?= 3
 CHECK ?= yes
@@ -24,17 +26,17 @@ help: ## what can be made
 
 venv: $(READY) ## a virtual environment with everything, made once
 
-$(READY): pyproject.toml packages/ferrule-local/pyproject.toml
+$(READY): pyproject.toml $(OURS:%=%/pyproject.toml)
 	@test "$(CHECK)" = no || sh .ci/check-machine "$(PYTHON)"
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	@# uv takes half of pip's time; what it cannot do here, pip can.
 	@$(BIN)/python -m pip install --quiet uv && \
 		cache=$$($(BIN)/uv cache dir) && \
 		{ { mkdir -p "$$cache" 2>/dev/null && test -w "$$cache"; } || export UV_NO_CACHE=1; } && \
-		$(BIN)/uv pip install --quiet --link-mode copy --compile-bytecode --python $(BIN)/python 'pip>=25.1' --editable packages/ferrule-local --editable '.[all]' --group dev || { \
+		$(BIN)/uv pip install --quiet --link-mode copy --compile-bytecode --python $(BIN)/python 'pip>=25.1' $(OURS:%=--editable %) --editable '.[all]' --group dev || { \
 		echo "uv cannot install here: pip does it, which takes longer" >&2; \
 		$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1' && \
-		$(BIN)/python -m pip install --quiet --editable packages/ferrule-local --editable '.[all]' --group dev; }
+		$(BIN)/python -m pip install --quiet $(OURS:%=--editable %) --editable '.[all]' --group dev; }
 	@$(BIN)/rg --version >/dev/null 2>&1 || rg --version >/dev/null || { \
 		echo "missing: ripgrep, whose wheel does not run here; install the package ripgrep" >&2; exit 1; }
 	@touch $@

@@ -38,7 +38,8 @@ OUT = ROOT / "build/release"
 TOOLS = ROOT / "build/release-tools"
 PINS = ("twine==7.0.0", "cyclonedx-bom==7.5.0")
 MOST_BYTES = {
-    "ferrule": {"wheel": 3_200_000, "sdist": 16_000_000},
+    "ferrule": {"wheel": 2_500_000, "sdist": 16_000_000},
+    "ferrule_interfaces": {"wheel": 600_000, "sdist": 600_000},
     "ferrule_local": {"wheel": 8_000_000, "sdist": 8_500_000},
 }
 """By distribution."""
@@ -157,6 +158,17 @@ def check() -> None:
         if not any(name.endswith("LICENSE") for name in names):
             raise ReleaseFailed(f"{file.name} has no license")
         print(f"  {file.name}: {file.stat().st_size:,} bytes, {len(names)} files")
+    check_division([read_names(file) for file in files if file.suffix == ".whl"])
+
+
+def check_division(wheels: Sequence[Sequence[str]]) -> None:
+    """Check that each file of the source tree is in exactly one wheel."""
+    tracked = run("git", "ls-files", "src/ferrule").splitlines()
+    packed = [name for names in wheels for name in names]
+    for file in tracked:
+        found = packed.count(file.removeprefix("src/"))
+        if found != 1:
+            raise ReleaseFailed(f"{file} is in {found} wheels")
 
 
 def read_names(file: Path) -> list[str]:

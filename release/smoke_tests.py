@@ -26,7 +26,12 @@ assert done.returncode == 0, done.stderr
 """
 
 SMOKE_TESTS: dict[str, str] = {
-    "": _RUN,
+    "": _RUN
+    + "import subprocess, sys\n"
+    + "from pathlib import Path\n"
+    + "program = Path(sys.executable).with_name('ferrule')\n"
+    + "done = subprocess.run([program, 'run', 'x'], capture_output=True, text=True)\n"
+    + "assert done.returncode == 2 and 'ferrule[cli]' in done.stderr, done.stderr\n",
     "terminal": _PROGRAM.format(words='"tools", "list"'),
     "cli": _PROGRAM.format(words='"tools", "list"'),
     "local": (

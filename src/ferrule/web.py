@@ -27,16 +27,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.extras import name_missing_extra
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.runtime.assemble import Assembly, assemble
-from ferrule.runtime.http.http_security import Application, Principal
-from ferrule.runtime.http.mounting import HostAccess, Identify, MountableApp
-from ferrule.runtime.http.work_limits import OF_ONE_PERSON
 from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import SETTING_OPTIONS
 from ferrule.storage.settings import settings
+
+with name_missing_extra():
+    from ferrule.runtime.http.http_security import Application, Principal
+    from ferrule.runtime.http.mounting import HostAccess, Identify, MountableApp
+    from ferrule.runtime.http.work_limits import OF_ONE_PERSON
 
 with lazy_imports():
     from ferrule.console import app as console_app

@@ -64,7 +64,9 @@ COMMANDS = {
 }
 """Commands, and the extra that each needs; "" for those that work with `terminal` alone."""
 
-WITHOUT = EXTRAS.keys() - {"click", "yaml"}
+INTERFACES = {name for name in EXTRAS if name.startswith("ferrule.")}
+"""What `ferrule-interfaces` brings."""
+WITHOUT = EXTRAS.keys() - {"click", "yaml"} - INTERFACES
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -123,7 +125,7 @@ def test_what_is_installed_is_not_missing() -> None:
         require("not_there", extra="serve")
 
 
-@pytest.mark.parametrize("library", ["click", "yaml"])
+@pytest.mark.parametrize("library", ["click", "yaml", "ferrule.cli.exit_codes"])
 def test_the_library_alone_says_what_brings_the_terminal(library: str, tmp_path: Path) -> None:
     program = PROGRAM.replace("ferrule.cli.exit_codes import run", "ferrule.cli.entry import main")
     program = program.replace("sys.exit(run(sys.argv[2:]))", "del sys.argv[1]\nmain()")
@@ -141,7 +143,32 @@ def test_the_library_alone_says_what_brings_the_terminal(library: str, tmp_path:
     )
     said = ended.stdout + ended.stderr
     assert ended.returncode == 2 and "Traceback" not in said
-    assert f"library `{library}`" in said and f"ferrule[{EXTRAS[library]}]" in said
+    extra = "files" if library == "yaml" else "cli"
+    assert f"`{library.removesuffix('.exit_codes')}`" in said and f"ferrule[{extra}]" in said
+
+
+@pytest.mark.parametrize(
+    ("program", "extra"),
+    {
+        "import ferrule.web": "serve",
+        "from ferrule.plugins import ConsolePage": "console",
+        "from ferrule.testing import render_page": "console",
+        "from ferrule.engine.plugins.loading import make_plugin; make_plugin('jobs')": "console",
+    }.items(),
+)
+def test_what_needs_an_interface_names_the_line_that_installs_it(
+    program: str, extra: str, tmp_path: Path
+) -> None:
+    program = PROGRAM.partition("from ferrule.cli")[0] + program
+    ended = subprocess.run(
+        [sys.executable, "-c", program, ",".join(INTERFACES)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+    )
+    assert ended.returncode == 1 and f"ferrule[{extra}]" in ended.stderr
 
 
 @pytest.mark.proves("import.small-dependencies")

@@ -246,7 +246,7 @@ def install_wheel(folder: Path) -> Path:
     environment = folder / "env"
     venv.create(environment, symlinks=True)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    for project in (ROOT, ROOT / "packages" / "ferrule-local"):
+    for project in (ROOT, *(file.parent for file in ROOT.glob("packages/*/pyproject.toml"))):
         subprocess.run(build, cwd=project, check=True, capture_output=True, timeout=SECONDS)
     wheels = [str(wheel) for wheel in folder.glob("*.whl")]
     python = environment / "bin/python"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 from .errors import ConfigError
@@ -12,6 +14,10 @@ EXTRAS: Final = {
     "botocore": "bedrock",
     "click": "cli",
     "cryptography": "sign",
+    "ferrule.cli": "cli",
+    "ferrule.console": "console",
+    "ferrule.runtime.http": "serve",
+    "ferrule.servers": "serve",
     "ferrule_local": "local",
     "genai_prices": "prices",
     "google.auth": "vertex",
@@ -38,7 +44,10 @@ EXTRAS: Final = {
     "xllamacpp": "local",
     "yaml": "files",
 }
-"""The extra of each optional library, by the name it is imported by."""
+"""The extra of each optional library, by the name it is imported by.
+
+Those of `ferrule` itself are in the distribution `ferrule-interfaces`.
+"""
 
 EXTRA_PROVIDERS: Final = {"local": "ferrule_local"}
 """Providers of models that another distribution of ours brings, and its package."""
@@ -67,6 +76,18 @@ def build_missing_error(module: str, extra: str = "") -> ExtraMissing:
         f"this needs the library `{module}`, which is not installed",
         hint=f"pip install 'ferrule[{extra}]'",
     )
+
+
+@contextmanager
+def name_missing_extra() -> Generator[None]:
+    """Raise ExtraMissing for an import in the block that fails because an extra is missing."""
+    try:
+        yield
+    except ImportError as error:
+        missing = describe_missing(error)
+        if missing is None:
+            raise
+        raise missing from error
 
 
 def require(*modules: str, extra: str = "") -> None:

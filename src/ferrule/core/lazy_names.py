@@ -30,7 +30,15 @@ def lazy_names(
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, defined = places[name]
-        value = getattr(import_module(module, package), defined)
+        try:
+            value = getattr(import_module(module, package), defined)
+        except ImportError as error:
+            from .extras import describe_missing
+
+            missing = describe_missing(error)
+            if missing is None:
+                raise
+            raise missing from error
         setattr(sys.modules[package], name, value)
         return value
 

@@ -14,8 +14,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from ferrule.console.html import template_environment
-from ferrule.console.plugin_pages import ConsolePage, ShowPage
+from ferrule.core.extras import name_missing_extra
+
+with name_missing_extra():
+    from ferrule.console.html import template_environment
+    from ferrule.console.plugin_pages import ConsolePage, ShowPage
 
 T = TypeVar("T")
 

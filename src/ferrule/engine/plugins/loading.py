@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.extras import name_missing_extra
 from ferrule.core.similar_names import suggest_names
 from ferrule.storage.plugins.installed import find_installed_manifests, read_package_manifest
 from ferrule.storage.plugins.manifests import Manifest, read_shipped_manifests
@@ -63,9 +64,13 @@ def make_plugin(name: str) -> Plugin:
 
 
 def load_object(target: str) -> object:
-    """Return the object of `module:name`. Raises whatever importing it raises."""
+    """Return the object of `module:name`.
+
+    Raises whatever importing it raises; ExtraMissing if that is a missing extra.
+    """
     module, _, name = target.partition(":")
-    return getattr(import_module(module), name)
+    with name_missing_extra():
+        return getattr(import_module(module), name)
 
 
 def find_contradictions(manifest: Manifest, plugin_class: PluginClass) -> Iterator[str]:
