@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ferrule.permissions.call_analysis import Confinement
 from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.tools.definition import Confinement
 
 Gates = Callable[..., PermissionGate]
 CONFINED = Confinement(("/usr",), ("/tmp",))
@@ -18,8 +18,7 @@ CONFINED = Confinement(("/usr",), ("/tmp",))
 def confined(gate: Gates, **rules: Any) -> PermissionGate:
     return gate(
         reads="allow",
-        find_confinement=lambda: CONFINED,
-        confines=lambda tool: tool.name == "run_command",
+        resources={Confinement: CONFINED},
         **rules,
     )
 
@@ -111,11 +110,13 @@ def test_it_asks_where_nothing_holds_it_or_the_person_wants_to_be_asked(
     gate: Gates, tools: SimpleNamespace, command: str
 ) -> None:
     call = {"command": command}
-    unconfined = gate(reads="allow", confines=lambda tool: True)
-    elsewhere = gate(reads="allow", find_confinement=lambda: CONFINED)
-    asking = gate(find_confinement=lambda: CONFINED, confines=lambda tool: True)
-    for decided in (unconfined, elsewhere, asking):
+    unconfined = gate(reads="allow", resources={})
+    nowhere = gate(reads="allow")
+    asking = gate(resources={Confinement: CONFINED})
+    for decided in (unconfined, nowhere, asking):
         assert decided.decide(tools.run, call).verdict != "allow"
+    theirs = tools.make("run_command", tools.run.risk, tools.run.side_effect, command="command")
+    assert confined(gate).decide(theirs, call).verdict != "allow"
 
 
 @pytest.mark.parametrize("command", DOING)

@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.reduced_protection import MissingProtections
 from ferrule.sandbox.backends.selection import choose_backend
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.toolkits.commands import CommandPolicy, confinement
-from ferrule.toolkits.commands.confinement import find_confinement
+from ferrule.tools.definition import Confinement
+
+
+def find_confinement(policy: CommandPolicy) -> Confinement | None:
+    """Return what commands of a policy are held to, in a run in its workspace."""
+    assert policy.confine is not None
+    resources = {CommandPolicy: policy, Workspace: Workspace(policy.confine.root)}
+    return confinement.find_confinement(resources)
 
 
 @pytest.fixture
@@ -23,7 +31,7 @@ def policy(tmp_path: Path) -> CommandPolicy:
 def test_a_command_that_is_not_held_as_required_has_no_confinement(
     policy: CommandPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert find_confinement(replace(policy, confine=None)) is None
+    assert confinement.find_confinement({CommandPolicy: policy}) is None
     assert find_confinement(replace(policy, on_missing_protection="off")) is None
 
     def refuse(confine: SandboxPolicy, probes: object) -> object:
