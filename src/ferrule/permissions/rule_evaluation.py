@@ -661,10 +661,10 @@ class PermissionGate:
     def _only_reads_confined(self, case: AnalysedCall) -> bool:
         if not case.analyses or case.labels:
             return False
-        return (
-            all(map(command_analysis.only_reads, case.analyses))
-            and self.find_confinement(case.tool) is not None
-        )
+        held = self.find_confinement(case.tool)
+        if held is None:
+            return False
+        return all(command_analysis.only_reads(analysis, held) for analysis in case.analyses)
 
     def _check_risk(self, case: AnalysedCall, profile: _Profile) -> Decision:
         reason = f"`{case.name}` has {case.tool.risk} risk"

@@ -138,6 +138,10 @@ class Confinement:
     own: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     """Those of `own` that file tools see under the same name."""
+    has_loopback: bool = False
+    """Whether `localhost` is the session's own, where nothing but its commands answers."""
+    runs_machine_program: Callable[[str], bool] = lambda name: True
+    """Whether a name, or path, starts a program that no command can have written."""
 
 
 FindConfinement = Callable[[Mapping[type, object]], Confinement | None]

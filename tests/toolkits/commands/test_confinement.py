@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,3 +68,40 @@ def test_only_a_backend_with_a_view_of_its_own_has_a_tmp_of_its_own(
     monkeypatch.setattr(confinement, "choose_backend", lambda confine, probes: named)
     found = find_confinement(policy)
     assert found is not None and found.own == own and "/etc" not in found.readable
+
+
+def test_a_program_of_a_folder_that_commands_write_is_not_the_machines(
+    policy: CommandPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = find_confinement(policy)
+    if found is None:
+        pytest.skip("this machine cannot hold commands as required")
+    planted = tmp_path / ".venv/bin"
+    planted.mkdir(parents=True)
+    machine = os.environ["PATH"]
+    for name in ("cat", "python3"):
+        (planted / name).symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", f"{planted}:{machine}")
+    assert not found.runs_machine_program("cat")
+    assert not found.runs_machine_program("python3")
+    assert found.runs_machine_program("ls")
+    assert found.runs_machine_program("no-such-program")
+    monkeypatch.setenv("PATH", f".:{machine}")
+    monkeypatch.chdir(planted)
+    assert not found.runs_machine_program("cat")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert found.runs_machine_program("python3")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert not found.runs_machine_program("python3")
+
+
+def test_localhost_is_the_sessions_own_unless_a_person_opened_the_machines(
+    policy: CommandPolicy,
+) -> None:
+    found = find_confinement(policy)
+    if found is None or not found.own:
+        pytest.skip("commands have no network of their own on this machine")
+    assert policy.confine is not None
+    opened = replace(policy, confine=replace(policy.confine, network=("localhost:5432",)))
+    with_opened = find_confinement(opened)
+    assert with_opened is not None and not with_opened.has_loopback

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
+from ferrule.permissions.command_variables import controls_programs
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.provenance import UntrustedPath, find_any_program
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.reduced_protection import MissingProtections, SandboxBackend
 from ferrule.sandbox.backends.selection import choose_backend, find_required
+from ferrule.sandbox.network.allowed_hosts import AllowedHosts
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.toolkits.subfolder import find_whole_workspace
@@ -54,9 +59,49 @@ def find_confinement(resources: Mapping[type, object]) -> Confinement | None:
     if not backend or backend == "none":
         return None
     system = (*_SYSTEM_FOLDERS, *_SYSTEM_FACTS)
+    policy = _find_policy(resources)
+    is_machine_program = partial(_runs_machine_program, policy)
     if backend not in ("namespaces", "bubblewrap", "container"):
-        return Confinement(system)
-    return Confinement(system, _OWN_FOLDERS, shared=_SHARED_FOLDERS)
+        return Confinement(system, runs_machine_program=is_machine_program)
+    hosts = AllowedHosts.parse(policy.network)
+    return Confinement(
+        system,
+        _OWN_FOLDERS,
+        shared=_SHARED_FOLDERS,
+        has_loopback=backend == "namespaces" and not hosts.includes_loopback,
+        runs_machine_program=is_machine_program,
+    )
+
+
+def _runs_machine_program(policy: SandboxPolicy, name: str) -> bool:
+    """Return whether the PATH leads to a program that no command of a policy can have written.
+
+    A name that is not found is a part of the shell, or nothing. An interpreter must not be told by
+    variables what to load before its first line.
+    """
+    if name.startswith("python") and any(map(_instructs_python, os.environ)):
+        return False
+    search_path = os.environ.get("PATH", os.defpath)
+    if not all(map(os.path.isabs, search_path.split(os.pathsep))):
+        return False
+    found = find_any_program(name, search_path)
+    if found is None:
+        return True
+    try:
+        return policy.command_writable.find_step(found) is None
+    except UntrustedPath:
+        return False
+
+
+def _instructs_python(variable: str) -> bool:
+    return variable.startswith("PYTHON") and controls_programs(variable)
+
+
+def _find_policy(resources: Mapping[type, object]) -> SandboxPolicy:
+    given = resources.get(Sandbox)
+    if isinstance(given, Sandbox):
+        return given.policy
+    return find_sandbox_policy(resources, CommandPolicy.from_resources(resources))
 
 
 def _find_backend(resources: Mapping[type, object]) -> str:
