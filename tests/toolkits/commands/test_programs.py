@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +72,24 @@ async def test_commands_that_only_read_run_unasked(work: Path) -> None:
     assert asked == []
     assert results[1].data == "one\n"
     assert all(result.error_type != "permission_denied" for result in results)
+
+
+async def test_a_worktree_that_no_command_links_is_told_with_the_way_on(work: Path) -> None:
+    subprocess.run(["git", "init", "-q", work], check=True)
+    begin = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"
+    steps = (
+        "git worktree add wt",
+        "git clone -q . /tmp/wt && cd /tmp/wt && git checkout -q -b new",
+        "git fetch -q /tmp/wt new:new && git branch --list new",
+    )
+    results, _ = await run(work, *map(shell, (begin, *steps)), mode="sandboxed")
+    refused = str(results[1].data)
+    if "not created" not in refused:
+        pytest.skip("this backend refuses the name in another way")
+    assert "git clone -q . /tmp/NAME" in refused
+    assert [result.success for result in results] == [True] * 4
+    assert results[3].data == "  new\n"
+    assert not (work / "wt").exists()
 
 
 async def test_mode_sandboxed_asks_only_what_the_sandbox_does_not_hold(work: Path) -> None:
