@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 
-from ferrule.permissions.call_analysis import Confinement
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.toolkits.commands.run_command_tool import run_command
+from ferrule.tools.definition import ConfinedHandler, Confinement
 
+HELD = replace(run_command, confined=ConfinedHandler(run_command.handler, lambda run: CONFINEMENT))
 HERE = Path(__file__).parent
 CONFINEMENT = Confinement(
     ("/usr", "/bin", "/lib", "/lib64", "/sbin", "/etc/os-release", "/proc/cpuinfo"),
@@ -37,15 +38,13 @@ def load_commands() -> list[AgentCommand]:
 
 def make_gate(root: Path, home: Path) -> PermissionGate:
     """Return a gate with the settings of a terminal, after one approval of all commands."""
-    gate = PermissionGate(
-        root=root, home=home, find_confinement=lambda: CONFINEMENT, confines=lambda tool: True
-    )
+    gate = PermissionGate(root=root, home=home, resources={})
     gate.grant(run_command.full_name)
     return gate
 
 
 def decide(gate: PermissionGate, row: AgentCommand) -> tuple[str, str]:
     """Return `runs`, `asks` or `refused`, and the reason."""
-    decision = gate.decide(run_command, {"command": row.command, "cwd": row.cwd})
+    decision = gate.decide(HELD, {"command": row.command, "cwd": row.cwd})
     words = {"allow": "runs", "ask": "asks", "deny": "refused"}
     return words[decision.verdict], decision.reason

@@ -9,7 +9,8 @@ from pathlib import Path
 FILES = {
     "README.md": "# Demo\n\nA foo.\n",
     "pyproject.toml": '[project]\nname = "demo"\nversion = "0.1"\n',
-    "package.json": '{"name": "demo", "scripts": {"test": "node test.js", "build": "true"}}\n',
+    "package.json": '{"name": "demo", "scripts": {"test": "node test.js", "build": "true"}, '
+    '"dependencies": {"left-pad": "1.3.0"}}\n',
     "Makefile": "all:\n\t@echo built\n\ntest:\n\t@echo PASS\n",
     "data.csv": "name,size\na,1\nb,2\n",
     "numbers.txt": "1\n2\n3\n",

@@ -17,7 +17,9 @@ from ferrule.toolkits.commands.refused_access import OPENING_TOOL
 from .gate import AgentCommand
 from .project import make_project, restore
 
-MISSING = re.compile(r"not found|exit status 12[67]|there is no such program")
+IN_PLACE = re.compile(
+    r"not found|exit status 12[67]|there is no such program|Requirement already satisfied"
+)
 HOST = re.compile(r"sandbox refused a connection|is not one of the hosts in the `network` setting")
 TIMEOUT = 60
 
@@ -32,9 +34,12 @@ class Outcome:
 
     @property
     def is_expected(self) -> bool:
-        """Whether it is what a person expects; a program that is missing reaches for no host."""
+        """Whether it is what a person expects.
+
+        A program that is missing reaches for no host, nor does pip for what is installed.
+        """
         if self.kind == "runs" and self.row.expect == "host":
-            return MISSING.search(self.said) is not None
+            return IN_PLACE.search(self.said) is not None
         return self.kind == self.row.expect
 
 

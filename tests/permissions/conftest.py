@@ -4,12 +4,16 @@ exist.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from confined_tools import hold
 
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
@@ -56,7 +60,7 @@ def tools() -> SimpleNamespace:
         read=make_tool("read_file", Risk.MEDIUM, SideEffect.READ, path="read"),
         write=make_tool("write_file", Risk.HIGH, SideEffect.WRITE, path="write"),
         move=make_tool("move", Risk.HIGH, SideEffect.WRITE, source_path="write", target="write"),
-        run=make_tool("run_command", Risk.HIGH, SideEffect.EXECUTE, command="command"),
+        run=hold(make_tool("run_command", Risk.HIGH, SideEffect.EXECUTE, command="command")),
         fetch=make_tool("http_get", Risk.MEDIUM, SideEffect.EXTERNAL, url="url"),
         wipe=make_tool("wipe", Risk.CRITICAL, SideEffect.WRITE, path="write"),
         deploy=make_tool("deploy", Risk.HIGH, SideEffect.EXTERNAL),

@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
-from ferrule.permissions.call_analysis import Confinement
 from ferrule.permissions.command_analysis.analysis import analyse_command
 from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.tools.definition import Confinement
 
 CONFINED = Confinement(("/usr",), ("/tmp",))
 Gates = Callable[..., PermissionGate]
 
 
 def confine(gate: PermissionGate, to: Confinement | None = CONFINED) -> PermissionGate:
-    gate.find_confinement = lambda: to
-    return gate
+    return gate.in_run({} if to is None else {Confinement: to})
 
 
 def rules_offered(gate: PermissionGate, tool: Any, command: str) -> list[tuple[str, str]]:

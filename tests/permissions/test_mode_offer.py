@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confined_tools import hold
 
 from ferrule import Agent, Permissions, Scripted, Storage
 from ferrule.cli.permission_prompt import TerminalApprover, answer_keys
@@ -16,9 +17,9 @@ from ferrule.core.identity import Identity
 from ferrule.core.vocabulary import PermissionMode
 from ferrule.engine.delegation.inherited_parts import AgentApprover
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest
-from ferrule.permissions.call_analysis import Confinement
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
+from ferrule.plugins import Parts
 from ferrule.runtime.sandbox_policy import forget_mode, make_mode_writer
 from ferrule.storage import SqliteJournal, paths
 from ferrule.storage.settings.settings import load_settings
@@ -27,6 +28,7 @@ from ferrule.storage.trust import TrustStore
 from ferrule.testing import calls, says
 from ferrule.toolkits.commands import run_command
 from ferrule.toolkits.files import tools
+from ferrule.tools.definition import Confinement
 
 HELD = Confinement(("/usr",), ("/tmp",), shared=("/tmp",))
 
@@ -43,21 +45,20 @@ def make_gate(
         rules,
         mode=mode,
         root=Path("/work/shop"),
-        find_confinement=lambda: HELD if held else None,
-        confines=lambda tool: True,
+        resources={Confinement: HELD} if held else {},
         remember_mode=keep.append,
     )
 
 
 def offered(gate: PermissionGate, command: str) -> list[str]:
-    offers = gate.decide(run_command, {"command": command}).offers
+    offers = gate.decide(hold(run_command), {"command": command}).offers
     return [offer.rule for offer in offers if offer.choice == "mode"]
 
 
 def test_the_mode_is_offered_where_the_sandbox_holds_and_it_would_have_allowed() -> None:
     assert offered(make_gate(), "make && ./run.sh") == ["sandboxed"]
     edit = {"path": "a.py", "old_string": "a", "new_string": "b"}
-    offers = make_gate().decide(tools.edit_file, edit).offers
+    offers = make_gate().decide(hold(tools.edit_file), edit).offers
     assert offers[-1].choice == "mode"
     assert offered(make_gate(held=False), "make") == []
     assert offered(make_gate(), "git push") == []
@@ -78,13 +79,13 @@ async def test_one_key_ends_the_questions_of_the_session(
     edits = [("write_file", {"path": name, "content": "x"}) for name in ("a", "b")]
     agent = Agent(
         Scripted([calls(*edits), calls(("write_file", {"path": "c", "content": "x"})), says("ok")]),
-        [tools.write_file],
+        [hold(tools.write_file)],
+        plugins=[Parts(resources=[HELD])],
         workspace=tmp_path,
         permissions=Permissions(approver=TerminalApprover(Terminal(), read, user="ada")),
         storage=Storage(journal=SqliteJournal(":memory:")),
     )
     kept: list[str] = []
-    agent.gate.find_confinement = lambda: HELD
     agent.gate.remember_mode = kept.append
     session = agent.session()
     results = (await session.run("go")).results
@@ -111,7 +112,7 @@ async def test_a_sub_agents_question_offers_no_mode() -> None:
             seen.append(request)
             return ApprovalAnswer("deny")
 
-    decision = make_gate().decide(run_command, {"command": "make"})
+    decision = make_gate().decide(hold(run_command), {"command": "make"})
     asked = ApprovalRequest(
         ToolCall("c", "run_command"),
         run_command,

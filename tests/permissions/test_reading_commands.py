@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from ferrule.permissions.call_analysis import Confinement
 from ferrule.permissions.rule_evaluation import PermissionGate
+from ferrule.tools.definition import Confinement
 
 Gates = Callable[..., PermissionGate]
-CONFINED = Confinement(("/usr",), ("/tmp",))
+CONFINED = Confinement(("/usr",), ("/tmp",), has_loopback=True)
 
 
 def confined(gate: Gates, **rules: Any) -> PermissionGate:
     return gate(
         reads="allow",
-        find_confinement=lambda: CONFINED,
-        confines=lambda tool: tool.name == "run_command",
+        resources={Confinement: CONFINED},
         **rules,
     )
 
@@ -47,6 +46,16 @@ for f in *.py; do wc -l "$f"; done
 timeout 5 ls
 cat "$NAME"
 sleep 3
+python3 --version
+python -V
+python3.12 -c 'print(1)' 2>&1 | tail -3
+python3 -c 'print(2**10, sum(x * 2 for x in range(5)))'
+python3 -c 'import sys; print(sys.version_info[:2], sys.executable)'
+/usr/bin/python3 -c "n = 4; print(f'{n:>3}', ','.join(sorted(['b', 'a'])))"
+curl -sS -m 3 http://127.0.0.1:9/
+curl localhost:3000/health
+curl -so /dev/null -w '%{http_code}' 'http://localhost:8000/a?b=1'
+curl -sSf --max-time 5 'http://[::1]:8080' | jq .
 diff a b
 test -f a && echo yes
 ls /usr/include
@@ -79,7 +88,49 @@ $CMD a
 xargs rm < list
 xargs sed -n p
 ls | sh
-python --version
+python x.py
+python3 -c 'open("x", "w")'
+python3 -c 'import os; os.remove("a")'
+python3 -c 'import json'
+python3 -c 'import sys as s'
+python3 -c 'from sys import modules'
+python3 -c 'import sys; sys.modules["os"].system("x")'
+python3 -c 'max(["x"], key=exec)'
+python3 -c 'print = exec; print("x")'
+python3 -c 'abs = 1'
+python3 -c '[exec for exec in (1,)]'
+python3 -c '().__class__'
+python3 -c '(lambda: 1)()'
+python3 -c '__import__("os")'
+python3 -c "print('{0.x}'.format(1))"
+python3 -c 'print((f := eval)("1"))'
+python3 -c "$CODE"
+python3 -c 'print(1)' x.py
+python3 -ic 'print(1)'
+python3 -m http.server
+python3 -
+python3
+PYTHONPATH=. python3 -c 'print(1)'
+curl http://example.com
+curl localhost.example.com
+curl http://127.0.0.1:80@example.com/
+curl http://localhost/ http://example.com/
+curl -o x localhost:3000
+curl -so x localhost:3000
+curl -O localhost:3000/x
+curl -d @a localhost:3000
+curl -T a localhost:3000
+curl -X DELETE localhost:3000
+curl -L localhost:3000
+curl -K x localhost:3000
+curl -x localhost:1 localhost:3000
+curl -w '%output{x}' localhost:3000
+curl -w @x localhost:3000
+curl -H @x localhost:3000
+curl 'http://localhost/{a,b}'
+curl http://localhost/ -:o x
+curl localhost:$PORT
+wget localhost:3000
 make -n
 ls; rm a
 cat $(rm a)
@@ -111,16 +162,33 @@ def test_it_asks_where_nothing_holds_it_or_the_person_wants_to_be_asked(
     gate: Gates, tools: SimpleNamespace, command: str
 ) -> None:
     call = {"command": command}
-    unconfined = gate(reads="allow", confines=lambda tool: True)
-    elsewhere = gate(reads="allow", find_confinement=lambda: CONFINED)
-    asking = gate(find_confinement=lambda: CONFINED, confines=lambda tool: True)
-    for decided in (unconfined, elsewhere, asking):
+    unconfined = gate(reads="allow", resources={})
+    nowhere = gate(reads="allow")
+    asking = gate(resources={Confinement: CONFINED})
+    for decided in (unconfined, nowhere, asking):
         assert decided.decide(tools.run, call).verdict != "allow"
+    theirs = tools.make("run_command", tools.run.risk, tools.run.side_effect, command="command")
+    assert confined(gate).decide(theirs, call).verdict != "allow"
 
 
 @pytest.mark.parametrize("command", DOING)
 def test_a_command_that_may_do_more_asks(gate: Gates, tools: SimpleNamespace, command: str) -> None:
     assert confined(gate).decide(tools.run, {"command": command}).verdict == "ask"
+
+
+@pytest.mark.parametrize("command", ["jq . a", "timeout 3 jq . a", "ls | nice jq .", "git log"])
+def test_a_program_that_commands_can_have_written_asks(
+    gate: Gates, tools: SimpleNamespace, command: str
+) -> None:
+    planted = Confinement(runs_machine_program=lambda name: name not in ("jq", "git"))
+    decided = gate(reads="allow", resources={Confinement: planted})
+    assert decided.decide(tools.run, {"command": command}).verdict == "ask"
+    assert decided.decide(tools.run, {"command": "ls | cat"}).verdict == "allow"
+
+
+def test_localhost_of_the_machine_asks(gate: Gates, tools: SimpleNamespace) -> None:
+    decided = gate(reads="allow", resources={Confinement: Confinement()})
+    assert decided.decide(tools.run, {"command": "curl localhost:3000"}).verdict == "ask"
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confined_tools import hold
 
 from ferrule.core.errors import ConfigError
-from ferrule.permissions.call_analysis import Confinement
 from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
 from ferrule.permissions.rules import RuleSet
 from ferrule.toolkits.commands import run_command
 from ferrule.toolkits.files import tools
+from ferrule.tools.definition import Confinement
 
 HELD = Confinement(("/usr",), ("/tmp",), shared=("/tmp",))
 
@@ -21,10 +22,9 @@ def decide(command: str, *, held: bool = True, rules: RuleSet | None = None) -> 
         rules,
         mode="sandboxed",
         root=Path("/work/shop"),
-        find_confinement=lambda: HELD if held else None,
-        confines=lambda tool: True,
+        resources={Confinement: HELD} if held else {},
     )
-    return gate.decide(run_command, {"command": command}).verdict
+    return gate.decide(hold(run_command), {"command": command}).verdict
 
 
 @pytest.mark.parametrize(

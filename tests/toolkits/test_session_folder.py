@@ -26,14 +26,15 @@ async def test_commands_and_file_tools_share_tmp(tmp_path: Path) -> None:
     root = tmp_path / "work"
     root.mkdir()
     policy = CommandPolicy(confine=SandboxPolicy(root))
-    found = find_confinement(policy)
+    given = {CommandPolicy: policy, Workspace: Workspace(root)}
+    found = find_confinement(given)
     if found is None or "/tmp" not in found.own:
         pytest.skip("commands have no `/tmp` of their own on this machine")
     closers: list[Any] = []
     context = Context(
         Identity("t", "u", "s", "r"),
         "call_1",
-        resources={Workspace: Workspace(root), CommandPolicy: policy},
+        resources=given,
         on_close=closers.append,
     )
 
@@ -67,10 +68,11 @@ async def test_commands_and_file_tools_share_tmp(tmp_path: Path) -> None:
 
 def test_the_gate_knows_tmp_only_where_commands_have_their_own(tmp_path: Path) -> None:
     policy = CommandPolicy(confine=SandboxPolicy(tmp_path))
-    found = find_confinement(policy)
+    given = {CommandPolicy: policy, Workspace: Workspace(tmp_path)}
+    found = find_confinement(given)
     if found is None or "/tmp" not in found.own:
         pytest.skip("commands have no `/tmp` of their own on this machine")
-    held = PermissionGate(root=tmp_path, find_confinement=lambda: found)
+    held = PermissionGate(root=tmp_path, resources=given)
     free = PermissionGate(root=tmp_path)
     assert held.decide(tools.read_file, {"path": "/tmp/out/1.txt"}).verdict == "allow"
     assert free.decide(tools.read_file, {"path": "/tmp/out/1.txt"}).verdict == "deny"

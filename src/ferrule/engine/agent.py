@@ -223,6 +223,9 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         setup = setup_for_program(self.model, self.workspace, host.connect, gate)
         self.plugins, catalog = add_plugins(plugins, setup, catalog)
         self.resources: dict[type, object] = {type(item): item for item in self.plugins.resources}
+        if self.workspace is not None:
+            self.resources[filesystem.Workspace] = self.workspace
+        gate = gate.in_run(self.resources)
         check_tools(catalog, deps_type)
         if permissions.gate is None:
             check_rule_names(gate.rules, catalog)
@@ -245,8 +248,6 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         self.context = ContextOptions.parse(context)
         self.output = self._make_output(output_type, output_mode, output_retries)
         """What runs must end with; None for text."""
-        if self.workspace is not None:
-            self.resources[filesystem.Workspace] = self.workspace
         self.registration = self.plugins.registration
         self.sub_agents: delegation.SubAgentRegistry | None = None
         self.lineage: delegation.Lineage | None = None
@@ -697,7 +698,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
             gate = parse_gate(permissions, self.workspace and self.workspace.root)
             check_rule_names(gate.rules, self.catalog)
         self.visible_tools = self.visible_tools.copy(
-            gate=gate, scopes=frozenset(permissions.scopes)
+            gate=gate.in_run(self.resources), scopes=frozenset(permissions.scopes)
         )
         self.approver = permissions.approver or DenyingApprover()
 

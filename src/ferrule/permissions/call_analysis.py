@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from ferrule.core.value_class import frozen
-from ferrule.tools.definition import SideEffect, Subject, Tool
+from ferrule.tools.definition import Confinement, SideEffect, Subject, Tool
 
 from . import command_analysis
 from .command_analysis.shell_words import UNKNOWN, UNKNOWN_MARKS, literal_word
@@ -55,26 +55,14 @@ class OpenedFolders:
             finding.place == folder or finding.place.startswith(f"{folder}/") for folder in folders
         )
 
+    def add_confinement(self, confinement: Confinement) -> OpenedFolders:
+        """Return these folders with those that every confined command has."""
+        return OpenedFolders(
+            (*self.readable, *confinement.readable), (*self.writable, *confinement.own)
+        )
+
 
 NOTHING_OPENED = OpenedFolders()
-
-
-@frozen
-class Confinement:
-    """What the kernel holds commands to, where it holds them to all that settings require.
-
-    `readable` and `own` are folders that a command has besides the workspace: of the machine to
-    read, and of its session alone, which no one else sees.
-    """
-
-    readable: tuple[str, ...] = ()
-    own: tuple[str, ...] = ()
-    shared: tuple[str, ...] = ()
-    """Those of `own` that file tools see under the same name."""
-
-    def add_to(self, opened: OpenedFolders) -> OpenedFolders:
-        """Return the opened folders with those that every confined command has."""
-        return OpenedFolders((*opened.readable, *self.readable), (*opened.writable, *self.own))
 
 
 @frozen

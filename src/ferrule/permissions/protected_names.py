@@ -476,6 +476,7 @@ _UNUSUAL_MARKS = (
 _RESERVED_REASON = "reserved: no tool may touch it"
 _SECRET_REASON = "may hold secrets: no tool may read or write it"
 _PROTECTED_REASON = "protected: it may be read but not written by a tool"
+_IGNORE_INSTEAD = "; a line of `.gitignore` does the same, and a person sees it"
 _INSTALLED_REASON = "installed: only package managers write what an environment loads"
 
 
@@ -582,7 +583,8 @@ def _check(names: ProtectedNames, name: str, write: bool) -> str | None:
     ):
         pattern = _find_match(patterns, spellings)
         if pattern is not None:
-            return f"{reason} (rule `{pattern}`)"
+            way_on = _IGNORE_INSTEAD if name.endswith("/info/exclude") else ""
+            return f"{reason} (rule `{pattern}`){way_on}"
     return None
 
 

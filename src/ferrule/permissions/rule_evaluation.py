@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast, get_args
@@ -47,14 +48,13 @@ from ferrule.core.vocabulary import (
     Refuser,
     RuleLayer,
 )
-from ferrule.tools.definition import Loading, Risk, SideEffect, Tool
+from ferrule.tools.definition import Confinement, Loading, Risk, SideEffect, Tool
 
 from . import command_analysis
 from .approvals import digest_arguments
 from .call_analysis import (
     NOTHING_OPENED,
     CallContext,
-    Confinement,
     OpenedFolders,
     analyse_call,
     find_path_refusals,
@@ -163,9 +163,9 @@ class PermissionGate:
         outside: What happens to a command that names a path outside the workspace.
         reads: Whether reading a file of the workspace is a question.
         opened: Folders outside the workspace that commands may name.
-        find_confinement: Returns what the kernel holds commands to; None: to less than is required.
-            It is asked where that decides about a command.
-        confines: Returns whether a tool starts its commands there, and nowhere else.
+        resources: What the run was given, by type: a tool says with it what confines its commands
+            (`Tool.find_confinement`), where that decides. None: no run is known, and nothing
+            confines.
         remember_mode: Keeps the mode that a person chose in answer to a question, for later
             sessions in this workspace. None: no question offers a mode.
 
@@ -186,8 +186,7 @@ class PermissionGate:
         outside: Literal["deny", "ask"] = "deny",
         reads: Literal["ask", "allow"] = "allow",
         opened: OpenedFolders = NOTHING_OPENED,
-        find_confinement: Callable[[], Confinement | None] = lambda: None,
-        confines: Callable[[Tool], bool] = lambda tool: False,
+        resources: Mapping[type, object] | None = None,
         remember_mode: Callable[[PermissionMode], None] | None = None,
     ) -> None:
         _require_known_mode(mode)
@@ -196,8 +195,7 @@ class PermissionGate:
         self.mode: PermissionMode = mode
         self.grants = grants or Grants()
         self.safe_mode = safe_mode
-        self.find_confinement = find_confinement
-        self.confines = confines
+        self.resources = resources
         self.remember_mode = remember_mode
         self.context = CallContext(
             str(root or Path.cwd()), str(home or Path.home()), names, outside, opened
@@ -286,10 +284,10 @@ class PermissionGate:
         case = analyse_call(tool, values, around)
         if "outside_workspace" not in case.labels and not case.refusal:
             return case
-        confinement = self.find_confinement()
+        confinement = self.find_confinement(tool)
         if confinement is None:
             return case
-        opened = confinement.add_to(around.opened)
+        opened = around.opened.add_confinement(confinement)
         around = replace(around, opened=opened, own=confinement.shared)
         return analyse_call(tool, values, around)
 
@@ -397,6 +395,17 @@ class PermissionGate:
         """Return what `find_path_refusal` returns. The form that a workspace calls."""
         return self.find_path_refusal(path, write=write)
 
+    def find_confinement(self, tool: Tool) -> Confinement | None:
+        """Return what the kernel holds a tool's commands to in this run, as the tool says."""
+        return None if self.resources is None else tool.find_confinement(self.resources)
+
+    def in_run(self, resources: Mapping[type, object]) -> PermissionGate:
+        """Return this gate for runs that are given these resources. The grants are the same."""
+        made = copy(self)
+        made.resources = resources
+        made._decisions = {}
+        return made
+
     def with_mode(self, mode: PermissionMode) -> PermissionGate:
         """Return a gate with the same rules and grants in another mode."""
         made = self._copy(mode, self.grants)
@@ -420,8 +429,7 @@ class PermissionGate:
             outside=around.outside,
             reads=self.reads,
             opened=around.opened,
-            find_confinement=self.find_confinement,
-            confines=self.confines,
+            resources=self.resources,
             remember_mode=self.remember_mode,
         )
 
@@ -569,12 +577,12 @@ class PermissionGate:
         if not case.analyses or ONCE_ONLY.intersection(case.labels):
             return False
         if self.mode == "sandboxed":
-            return self.confines(case.tool) and self.find_confinement() is not None
+            return self.find_confinement(case.tool) is not None
         granted = (*(matcher.rule for matcher in extra), *self.grants.rules)
         is_granted = any(
             is_session_wide(rule) and matches_tool(rule, case.name) for rule in granted
         )
-        return is_granted and self.find_confinement() is not None
+        return is_granted and self.find_confinement(case.tool) is not None
 
     def _check_allow_rules(
         self, case: AnalysedCall, profile: _Profile, extra: tuple[RuleMatcher, ...]
@@ -651,12 +659,12 @@ class PermissionGate:
         return None
 
     def _only_reads_confined(self, case: AnalysedCall) -> bool:
-        if not case.analyses or case.labels or not self.confines(case.tool):
+        if not case.analyses or case.labels:
             return False
-        return (
-            all(map(command_analysis.only_reads, case.analyses))
-            and self.find_confinement() is not None
-        )
+        held = self.find_confinement(case.tool)
+        if held is None:
+            return False
+        return all(command_analysis.only_reads(analysis, held) for analysis in case.analyses)
 
     def _check_risk(self, case: AnalysedCall, profile: _Profile) -> Decision:
         reason = f"`{case.name}` has {case.tool.risk} risk"
@@ -724,7 +732,7 @@ class PermissionGate:
         """Return the offer of mode `sandboxed`, where the kernel confines commands and it helps."""
         if self.remember_mode is None or self.mode not in ("default", "acceptEdits", "auto"):
             return []
-        if self.find_confinement() is None:
+        if self.find_confinement(case.tool) is None:
             return []
         gate = self.with_mode("sandboxed")
         if gate._judge(case, gate._build_profile(case.tool), (), []).verdict != "allow":
@@ -735,7 +743,7 @@ class PermissionGate:
         """Return the grant of all commands of the session, where the kernel confines them."""
         if not case.analyses or ONCE_ONLY.intersection(case.labels):
             return []
-        return [case.name] if self.find_confinement() is not None else []
+        return [case.name] if self.find_confinement(case.tool) is not None else []
 
     # ---- preparation
 

@@ -48,7 +48,6 @@ from ferrule.storage.settings.settings import (
 )
 from ferrule.storage.trust import TrustStore
 from ferrule.toolkits.commands import CommandPolicy
-from ferrule.toolkits.commands.confinement import find_confinement, runs_confined
 from ferrule.toolkits.files.rereading import ShortRereading
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Loading, Tool
@@ -249,7 +248,6 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     apply_sandbox_findings()
     confine = make_sandbox_policy(settings, workspace.root, readable.names_for_commands())
     command_policy = _command_policy(settings, for_model, confine)
-    gate.find_confinement = lambda: find_confinement(command_policy)
     setup = Setup(
         settings.model,
         readable,
@@ -435,7 +433,6 @@ def _make_gate(
         safe_mode=_safe_mode(settings),
         reads=settings["permissions.reads"],
         opened=find_opened_folders(settings),
-        confines=runs_confined,
         remember_mode=make_mode_writer(settings, notice),
     )
 

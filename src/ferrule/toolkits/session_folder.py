@@ -8,11 +8,13 @@ the folder as one of those that a session has for itself (`Confinement.own`).
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.tools.context import Context
+from ferrule.tools.definition import Confinement
 
 _MEMORY_KEY = "ferrule.session_folder"
 
@@ -39,6 +41,14 @@ def share_folder(context: Context, found: Path, seen: str) -> None:
     known = context.memory.get(_MEMORY_KEY)
     if not isinstance(known, Place) or known.workspace.root != Path(os.path.realpath(found)):
         context.memory[_MEMORY_KEY] = Place(Workspace(found), "", seen)
+
+
+def find_session_confinement(resources: Mapping[type, object]) -> Confinement | None:
+    """Return what the commands of a run are held to, for tools that use `find_place`."""
+    # Imported here: commands are built on this module, and file tools are loaded without them.
+    from .commands.confinement import find_confinement
+
+    return find_confinement(resources)
 
 
 def find_place(context: Context, path: str) -> Place:

@@ -56,7 +56,7 @@ def _limit_tool(tool: Tool, start: str) -> Tool:
     async def run_async(**values: Any) -> Any:
         return explain(await handler(**limit(values, values[context_name])), values)
 
-    tool = replace(tool, handler=run_async if tool.is_async else run)
+    tool = tool.wrap(run_async if tool.is_async else run)
     if preview is None:
         return tool
 
@@ -165,16 +165,21 @@ class WholeWorkspace:
     workspace: Workspace
 
 
-def find_whole_workspace(context: Context) -> Workspace:
+def find_whole_workspace(resources: Mapping[type, object]) -> Workspace:
     """Return the workspace of a run, whatever folder of it a tool was moved to."""
-    found = context.resources.get(WholeWorkspace)
-    return found.workspace if isinstance(found, WholeWorkspace) else context.resource(Workspace)
+    found = resources.get(WholeWorkspace)
+    if isinstance(found, WholeWorkspace):
+        return found.workspace
+    return cast("Workspace", resources[Workspace])
 
 
 def enter_subfolder(context: Context, start: str) -> Context:
     """Return a context whose workspace is a folder of this one's. Raises as `open_subfolder`."""
     inner = open_subfolder(context.resource(Workspace), start)
-    own = {WholeWorkspace: WholeWorkspace(find_whole_workspace(context)), Workspace: inner}
+    own = {
+        WholeWorkspace: WholeWorkspace(find_whole_workspace(context.resources)),
+        Workspace: inner,
+    }
     return replace(context, resources={**context.resources, **own})
 
 
@@ -202,4 +207,4 @@ def _move_tool(tool: Tool, start: str) -> Tool:
         assert preview is not None
         return await preview(values, enter_subfolder(context, start))
 
-    return replace(tool, handler=run, preview=show if preview else None)
+    return tool.wrap(run, preview=show if preview else None)

@@ -12,7 +12,17 @@ from ferrule.core.media import Media
 
 from .background_launch import Launch
 from .chunked_output import Chunks
-from .definition import Arguments, Loading, Output, Preview, Risk, SideEffect, Tool
+from .definition import (
+    Arguments,
+    ConfinedHandler,
+    FindConfinement,
+    Loading,
+    Output,
+    Preview,
+    Risk,
+    SideEffect,
+    Tool,
+)
 from .docstring import parse_docstring
 from .names import check_name, check_namespace, split_full_name
 from .parameters import Parameter, find_documentation, find_name, is_async, read_signature
@@ -60,6 +70,7 @@ def tool(
     probe: Probe | None = None,
     impossible: Callable[[Mapping[str, Any]], Sequence[str]] | None = None,
     command_form: Callable[[Mapping[str, Any]], tuple[str, ...]] | None = None,
+    confined_by: FindConfinement | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -88,7 +99,9 @@ def tool(
     (`Agent(tool_calling=ToolCalling(search=...))`).
     `impossible` takes the checked values and returns why they can never work; such a call is
     refused before a person is asked. `command_form` takes them too and returns the command that
-    the call amounts to: deny and ask rules about commands bind the tool.
+    the call amounts to: deny and ask rules about commands bind the tool. `confined_by` is for a
+    tool that starts commands in a sandbox alone: it returns what the kernel holds them to in a run,
+    and commands that this covers need no approval (`ConfinedHandler`).
 
     Raises:
         ToolDefinitionError: A parameter cannot be expressed as a schema; names tool and parameter.
@@ -116,6 +129,7 @@ def tool_from_function(  # noqa: PLR0913  the keywords of `tool`, each by its na
     scopes: Collection[str] = (),
     examples: Sequence[Mapping[str, Any]] = (),
     defer_loading: bool = False,
+    confined_by: FindConfinement | None = None,
     **fields: Any,
 ) -> Tool:
     """Make a tool of a function, with the keywords of `tool`."""
@@ -152,6 +166,7 @@ def tool_from_function(  # noqa: PLR0913  the keywords of `tool`, each by its na
         scopes=frozenset(scopes),
         examples=tuple(examples),
         loading=Loading.DEFERRED if defer_loading else Loading.ALWAYS,
+        confined=None if confined_by is None else ConfinedHandler(function, confined_by),
         **fields,
     )
 

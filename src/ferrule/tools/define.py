@@ -116,7 +116,7 @@ def define_tool(
         "output": None if returns is None else SchemaOutput(name, dict(returns)),
         "touches": marks,
     }
-    return replace(tool, **fields)
+    return replace(tool.wrap(handler), **fields)
 
 
 def _placeholder() -> None:

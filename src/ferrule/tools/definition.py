@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY, field, replace
 from enum import StrEnum
 from typing import Any, Protocol, cast
 
@@ -127,6 +127,46 @@ class Preview(Protocol):
 
 
 @frozen
+class Confinement:
+    """What the kernel holds commands to, where it holds them to all that settings require.
+
+    `readable` and `own` are folders that a command has besides the workspace: of the machine to
+    read, and of its session alone, which no one else sees.
+    """
+
+    readable: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    """Those of `own` that file tools see under the same name."""
+    has_loopback: bool = False
+    """Whether `localhost` is the session's own, where nothing but its commands answers."""
+    runs_machine_program: Callable[[str], bool] = lambda name: True
+    """Whether a name, or path, starts a program that no command can have written."""
+
+
+FindConfinement = Callable[[Mapping[type, object]], Confinement | None]
+"""Takes what a run was given, by type (`Context.resources`).
+
+It returns what the kernel holds the commands of that run to; None: to less than is required. It
+starts no command and changes nothing.
+"""
+
+
+@frozen
+class ConfinedHandler:
+    """A claim of a tool's author: the handler starts commands in what `find` describes alone.
+
+    Nothing is verified: the claim is code of the program, which chooses its tools and trusts them.
+    It cannot be made by accident, though. It names its handler, so that a copy of a tool with
+    another handler has none; it is a field of `Tool`, which no wrapper of a function copies; and
+    neither files nor servers nor annotations can set it.
+    """
+
+    handler: Callable[..., Any]
+    find: FindConfinement
+
+
+@frozen
 class Tool:
     """A tool as the rest of Ferrule sees it.
 
@@ -153,6 +193,9 @@ class Tool:
         impossible: Returns, for the model, why values that fit the schema can never work. Must be
             quick and do no I/O: it runs before any permission rule is evaluated and before a
             person is asked.
+        confined: What its author says of the handler: the kernel confines whatever it starts.
+            `@tool(confined_by=...)` sets it, `wrap` keeps it; for another handler it does not
+            count.
     """
 
     _: KW_ONLY
@@ -185,6 +228,7 @@ class Tool:
     impossible: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
     command_form: Callable[[Mapping[str, Any]], tuple[str, ...]] | None = None
     find_more: Callable[[], Awaitable[Sequence[Tool]]] | None = None
+    confined: ConfinedHandler | None = None
 
     @property
     def full_name(self) -> str:
@@ -212,6 +256,23 @@ class Tool:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the handler itself, without permissions or journal, as in unit tests of the tool."""
         return self.handler(*args, **kwargs)
+
+    def find_confinement(self, resources: Mapping[type, object]) -> Confinement | None:
+        """Return what the kernel holds this tool's commands to in a run; None: to nothing known.
+
+        Args:
+            resources: What the run was given, as `Context.resources`.
+        """
+        if self.confined is None or self.confined.handler is not self.handler:
+            return None
+        return self.confined.find(resources)
+
+    def wrap(self, handler: Callable[..., Any], **changes: Any) -> Tool:
+        """Return this tool with a handler that calls this one's and starts nothing of its own."""
+        confined = self.confined
+        if confined is not None and confined.handler is self.handler:
+            confined = replace(confined, handler=handler)
+        return replace(self, handler=handler, confined=confined, **changes)
 
     def schema_json(self) -> str:
         """Return the argument schema as compact JSON."""

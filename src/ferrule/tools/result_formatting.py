@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -83,8 +82,8 @@ def replace_handler(tool: Tool, handler: Callable[..., Any]) -> Tool:
         async def run(**values: Any) -> Any:
             return await handler(**values)
 
-        return replace(tool, handler=run, output=None)
-    return replace(tool, handler=handler, output=None)
+        return tool.wrap(run, output=None)
+    return tool.wrap(handler, output=None)
 
 
 def _show_value(value: Any, show: Callable[[Any], Any]) -> Any:

@@ -417,6 +417,7 @@ def test_a_timeout_outside_its_bounds_is_refused(folder: Path, timeout: float) -
 def test_what_was_left_running_is_named(folder: Path) -> None:
     answer = run(folder, "setsid sleep 1000 >/dev/null 2>&1 & echo done", SHELL)
     assert answer.startswith("done\n[ended what it had left running: sleep (")
+    assert "; to keep it, start it in the background by a call of its own]" in answer
 
 
 def test_an_unknown_program_is_not_found(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -116,19 +117,25 @@ async def test_names_are_judged_from_the_folder_that_was_carried(shell: Shell) -
     (shell.folder / "sub/deep/.git/hooks").mkdir(parents=True)
     await shell.run("cd sub")
     assert await shell.run("ls -d deep ../sub") == "../sub\ndeep\n"
-    for text in ("cat .env", "ls ../..", "ls ../../x", "touch deep/.git/hooks/x", "cd ../.."):
+    # Not the folder above: the tests lie in `/tmp`, which is the session's own for commands.
+    etc = os.path.relpath("/etc", shell.folder / "sub")
+    for text in ("cat .env", f"ls {etc}", "touch deep/.git/hooks/x", f"cd {etc}"):
         refused = await shell.call(text)
         assert refused.error_type is ErrorType.PERMISSION_DENIED, text
     assert await shell.run("ls -d ..", cwd="sub/deep") == "..\n"
-    away = await shell.call("ls ../../..", cwd="sub/deep")
+    away = await shell.call(
+        f"ls {os.path.relpath('/etc', shell.folder / 'sub/deep')}", cwd="sub/deep"
+    )
     assert away.error_type is ErrorType.PERMISSION_DENIED
-    assert (await shell.call("ls ..", restart=True)).error_type is ErrorType.PERMISSION_DENIED
+    from_top = f"ls {os.path.relpath('/etc', shell.folder)}"
+    again = await shell.call(from_top, restart=True)
+    assert again.error_type is ErrorType.PERMISSION_DENIED
     assert await shell.run("pwd") == f"{shell.folder}/sub\n"
     shell.session.set_mode("acceptEdits")
     assert await shell.run("ls -d ../sub") == "../sub\n"
     shell.agent.copy().take_over(shell.session)
     assert await shell.run("ls -d ../sub") == "../sub\n"
-    assert (await shell.call("ls ../..")).error_type is ErrorType.PERMISSION_DENIED
+    assert (await shell.call(f"ls {etc}")).error_type is ErrorType.PERMISSION_DENIED
 
 
 async def test_a_rule_for_a_command_does_not_cover_it_with_what_was_carried(

@@ -96,7 +96,8 @@ async def _call_as_typed(chat: Chat, tool: str, arguments: dict[str, Any]) -> To
     """
     agent = chat.assembly.agent
     found = agent.catalog.get(tool)
-    if found is None or (agent.gate.confines(found) and agent.gate.find_confinement() is None):
+    starts = found is not None and any(one.kind == "command" for one in found.touches.values())
+    if found is None or (starts and agent.gate.find_confinement(found) is None):
         return await chat.session.call(tool, **arguments)
     asked = agent.approver
     is_asked = bool(getattr(asked, "asks_about_unknown", False))

@@ -22,6 +22,7 @@ Modules:
     program_facts       tables of programs
     hazards             arguments that do more than a program's name says
     reading_commands    which commands only read
+    harmless_code       which words of interpreters and fetchers only compute or ask the session
     named_scripts       programs and scripts that a command names by a path
     risk_labels         labels for people, such as `destructive`
 

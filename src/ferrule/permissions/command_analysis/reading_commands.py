@@ -1,13 +1,16 @@
 """Which command lines only read: what they print is all that they do.
 
 A line counts only if each of its programs is known to read, nothing of it is a hazard, a redirect
-into a file or a variable that is set, and no program is named by a folder of the workspace. What
-such a program may read is not decided here: names are judged by their words, and the sandbox holds
-the command to what it shows.
+into a file or a variable that is set, and no program is named by a folder of the
+workspace or found in one. What such a program may read is not decided here: names are judged by
+their words, and the sandbox holds the command to what it shows.
 """
 
 from __future__ import annotations
 
+from ferrule.tools.definition import Confinement
+
+from .harmless_code import PYTHON, asks_own_server, computes
 from .path_arguments import is_device
 from .program_facts import GIT_READ, PLAIN, git_verb, program_name, word_set
 from .risk_labels import names_only_jobs
@@ -24,15 +27,28 @@ _GIT_READERS = GIT_READ - word_set("help fsck")
 _SYSTEM_FOLDERS = ("/bin/", "/usr/bin/")
 
 
-def only_reads(analysis: CommandAnalysis) -> bool:
-    """Return whether a command line does nothing but read and print, as far as its text says."""
+_ANYWHERE = Confinement()
+
+
+def only_reads(analysis: CommandAnalysis, held: Confinement = _ANYWHERE) -> bool:
+    """Return whether a command line does nothing but read and print, as far as its text says.
+
+    Args:
+        analysis: The line.
+        held: What holds it, which says where names of programs lead, and whose `localhost` is.
+    """
     if analysis.problem or analysis.over_limit or analysis.call_variables or not analysis.parts:
         return False
-    return all(map(_part_only_reads, analysis.parts))
+    return all(_part_only_reads(part, held) for part in analysis.parts)
 
 
-def _part_only_reads(part: CommandPart) -> bool:
+def _part_only_reads(part: CommandPart, held: Confinement) -> bool:
     if part.renamed or part.assignments or not part.words_after_wrappers:
+        return False
+    wrapping = len(part.words) - len(part.words_after_wrappers) + 1
+    if not all(held.runs_machine_program(word.text) for word in part.words[:wrapping]):
+        return False
+    if any(map(_writes, part.redirects)):
         return False
     first = part.words_after_wrappers[0]
     name = program_name(first.text)
@@ -40,13 +56,25 @@ def _part_only_reads(part: CommandPart) -> bool:
         return False
     # An empty hazard is a word that only the shell knows: for these programs, any word will do.
     hazards = [word for word in part.hazards if word or name not in PLAIN]
-    if hazards or any(map(_writes, part.redirects)):
+    if name == "curl" and held.has_loopback:
+        return _all_known(part) and asks_own_server(_texts(part))
+    if hazards:
         return False
+    if PYTHON.fullmatch(name):
+        return _all_known(part) and computes(_texts(part))
     if name == "kill":
-        return names_only_jobs([word.text for word in part.words_after_wrappers])
+        return names_only_jobs(_texts(part))
     if name == "git":
-        return git_verb([word.text for word in part.words_after_wrappers]) in _GIT_READERS
+        return git_verb(_texts(part)) in _GIT_READERS
     return name in _READERS
+
+
+def _texts(part: CommandPart) -> list[str]:
+    return [word.text for word in part.words_after_wrappers]
+
+
+def _all_known(part: CommandPart) -> bool:
+    return all(word.is_known for word in part.words_after_wrappers)
 
 
 def _writes(redirect: Redirect) -> bool:

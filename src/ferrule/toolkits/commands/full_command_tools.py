@@ -13,6 +13,7 @@ from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS, VARIABLES, Tool
 from ferrule.tools.result_facts import store_facts
 
+from .confinement import find_confinement
 from .lifecycle import make_lifecycle_tools
 from .policy import MAX_TIMEOUT, CommandOptions, CommandPolicy
 from .readers import make_reader_tools
@@ -66,6 +67,7 @@ def make_run_command_tool(options: CommandOptions) -> Tool:
         preview=preview,
         impossible=impossible,
         inline=True,
+        confined_by=find_confinement,
     )
     async def run_command(  # noqa: PLR0913  the parameters that a model may give
         context: Context,

@@ -22,6 +22,7 @@ import os
 import posixpath
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
@@ -120,7 +121,8 @@ def plan_command(
         ToolFailed: It may not be run, or cannot.
     """
     planned = read_command(command, shell=shell, workspace=workspace)
-    check_plan(planned, policy=policy, workspace=workspace, folder=folder)
+    resources = {Workspace: workspace}
+    check_plan(planned, policy=policy, resources=resources, folder=folder)
     return planned
 
 
@@ -172,14 +174,25 @@ def needs_shell(text: str, workspace: Workspace) -> bool:
 
 
 def check_plan(
-    planned: CommandPlan, *, policy: CommandPolicy, workspace: Workspace, folder: str = ""
+    planned: CommandPlan,
+    *,
+    policy: CommandPolicy,
+    resources: Mapping[type, object],
+    folder: str = "",
 ) -> None:
-    """Raise ToolFailed if the settings forbid this, or it names what it may not from `folder`."""
+    """Raise ToolFailed if the settings forbid this, or it names what it may not from `folder`.
+
+    Args:
+        planned: The command.
+        policy: The settings, with what a person opened for the session.
+        resources: What the run was given; its workspace is among it.
+        folder: Where the command starts, relative to the workspace.
+    """
     if planned.uses_shell:
         _check_shell(planned.analysis, policy)
     _check_programs(planned.analysis, policy)
     _check_terminal(planned.analysis)
-    _check_folder(planned.analysis, workspace, folder, policy)
+    _check_folder(planned.analysis, {**resources, CommandPolicy: policy}, folder)
 
 
 def _check_shell(analysis: CommandAnalysis, policy: CommandPolicy) -> None:
@@ -286,12 +299,12 @@ def _started_shells(part: CommandPart) -> list[str]:
     return [word.text for word in words if program_name(word.text) in SHELLS]
 
 
-def _check_folder(
-    analysis: CommandAnalysis, workspace: Workspace, folder: str, policy: CommandPolicy
-) -> None:
+def _check_folder(analysis: CommandAnalysis, resources: Mapping[type, object], folder: str) -> None:
     """Judge file names again, as seen from the folder that the command starts in."""
     if not folder:
         return
+    workspace = cast("Workspace", resources[Workspace])
+    policy = CommandPolicy.from_resources(resources)
     root = str(workspace.root)
     start = posixpath.join(root, folder)
     loose = (literal_word(start), *analysis.loose)
@@ -299,9 +312,9 @@ def _check_folder(
     opened = OpenedFolders()
     if policy.confine is not None:
         opened = OpenedFolders(policy.confine.readable, policy.confine.writable)
-    confinement = find_confinement(policy) if findings else None
+    confinement = find_confinement(resources) if findings else None
     if confinement is not None:
-        opened = confinement.add_to(opened)
+        opened = opened.add_confinement(confinement)
     for finding in findings:
         if not opened.cover(finding):
             raise ToolFailed(ErrorType.PERMISSION_DENIED, f"the command was not run: {finding.why}")

@@ -69,7 +69,12 @@ class CommandPolicy:
     @staticmethod
     def from_context(context: Context) -> CommandPolicy:
         """Return the policy of this run."""
-        found = context.resources.get(CommandPolicy)
+        return CommandPolicy.from_resources(context.resources)
+
+    @staticmethod
+    def from_resources(resources: Mapping[type, object]) -> CommandPolicy:
+        """Return the policy of a run that was given these."""
+        found = resources.get(CommandPolicy)
         return found if isinstance(found, CommandPolicy) else CommandPolicy()
 
 

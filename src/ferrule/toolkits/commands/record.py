@@ -30,6 +30,12 @@ from .session_commands import CommandHandle
 
 _MAX_NAMES = 12
 _EXPANDED = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_LINKS_WORKTREE = re.compile(r"(?:^|/)worktrees/[^/]+/(?:gitdir|commondir)$")
+_NO_WORKTREE = (
+    "no command links a worktree, since its files say which repository a folder uses: ask the "
+    "person to run `git worktree add`, or work in a copy (`git clone -q . /tmp/NAME`) and fetch "
+    "from it (`git fetch /tmp/NAME BRANCH:BRANCH`)"
+)
 _MAX_CHANGES = 1000
 """Most changes of a preview that a record lists."""
 _LONG_TEXT = 32 * 1024
@@ -272,7 +278,8 @@ def list_notices(handle: CommandHandle, text: str) -> list[str]:
         found.append("[exit status unknown]")
     if ended.leftover_processes:
         found.append(
-            f"[ended what it had left running: {', '.join(ended.leftover_processes[:_MAX_NAMES])}]"
+            f"[ended what it had left running: {', '.join(ended.leftover_processes[:_MAX_NAMES])}; "
+            "to keep it, start it in the background by a call of its own]"
         )
     if ended.surviving_processes:
         found.append(
@@ -307,6 +314,8 @@ def list_hints(
     if ended.refused_names:
         shown = ", ".join(f"`{make_printable(name)}`" for name in ended.refused_names[:_MAX_NAMES])
         found.append(f"not created, as no tool may: {shown}")
+        if any(map(_LINKS_WORKTREE.search, ended.refused_names)):
+            found.append(_NO_WORKTREE)
     if ended.git_hooks:
         ran = ", ".join(make_printable(name) for name in ended.git_hooks)
         found.append(f"hooks of the repository ran, confined like the command: {ran}")

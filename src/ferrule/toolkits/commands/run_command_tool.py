@@ -28,6 +28,7 @@ from ferrule.tools.decorator import tool
 from ferrule.tools.definition import COMMAND, READS
 from ferrule.tools.result_facts import store_facts
 
+from .confinement import find_confinement
 from .jobs import read_job_command, run_job_command, split_background
 from .output_files import keep_output
 from .output_folding import cut_to_lines, fold_output
@@ -211,6 +212,7 @@ def _timeout_problem(seconds: float | None) -> str:
     preview=_preview,
     impossible=_impossible,
     inline=True,
+    confined_by=find_confinement,
 )
 async def run_command(
     command: Annotated[

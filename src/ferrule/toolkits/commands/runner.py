@@ -127,8 +127,7 @@ def plan_request(
     """
     policy = _add_openings(decide_shell(context), context)
     request, planned, folder = _read_request(given, context, options, policy)
-    workspace = context.resource(Workspace)
-    check_plan(planned, policy=policy, workspace=workspace, folder=folder)
+    check_plan(planned, policy=policy, resources=context.resources, folder=folder)
     return request, planned, folder
 
 
@@ -174,7 +173,7 @@ async def prepare(
             return EarlyAnswer(
                 make_blocked_record(planned, violation, context.call_id, options.prefixes)
             )
-    check_plan(planned, policy=policy, workspace=workspace, folder=folder)
+    check_plan(planned, policy=policy, resources=context.resources, folder=folder)
     request = _with_words(request, planned)
     if options.command_policy is None:
         return ReadyCommand(request, planned, folder, {})

@@ -18,15 +18,14 @@ from ferrule.permissions.provenance import (
     find_any_program,
     find_program,
 )
-from ferrule.sandbox.backends.selection import find_required
-from ferrule.sandbox.policy import Enforcement, Protection, SandboxPolicy
+from ferrule.sandbox.policy import Enforcement, Protection
 from ferrule.sandbox.sandbox import Sandbox
 from ferrule.sandbox.view.toolchains import PROGRAMS_FOLDER, SHIPPED_PROGRAMS
 from ferrule.toolkits.session_folder import share_folder
 from ferrule.toolkits.subfolder import find_whole_workspace
 from ferrule.tools.context import Context
 
-from .confinement import choose_confining_backend
+from .confinement import find_confinement, find_sandbox_policy
 from .plan import CommandPlan, make_printable
 from .policy import CommandPolicy
 from .request import CommandRequest
@@ -62,31 +61,21 @@ async def get_sandbox(context: Context, commands: SessionCommands) -> Sandbox:
     if isinstance(given, Sandbox):
         return given
     policy = CommandPolicy.from_context(context)
-    sandbox_policy = _sandbox_policy(context, policy)
+    sandbox_policy = find_sandbox_policy(context.resources, policy)
     sandbox = await commands.sandbox.get(sandbox_policy, policy.on_missing_protection, context)
     if sandbox.scratch_folder is not None:
         share_folder(context, *sandbox.scratch_folder)
     return sandbox
 
 
-def _sandbox_policy(context: Context, policy: CommandPolicy) -> SandboxPolicy:
-    workspace = find_whole_workspace(context)
-    sandbox_policy = policy.confine or SandboxPolicy(workspace.root)
-    if sandbox_policy.root == workspace.root:
-        # Whoever made the policy, the protected names of this run hold for its commands.
-        names = workspace.names_for_commands(sandbox_policy.names)
-        sandbox_policy = replace(sandbox_policy, names=names)
-    return sandbox_policy
-
-
 def find_command_writable(context: Context) -> CommandWritable:
     """Return what the commands of this run can write, with what a person opened since it began."""
-    root = find_whole_workspace(context).root
+    root = find_whole_workspace(context.resources).root
     given = context.resources.get(Sandbox)
     if isinstance(given, Sandbox):
         policy = given.policy
     else:
-        policy = _sandbox_policy(context, CommandPolicy.from_context(context))
+        policy = find_sandbox_policy(context.resources, CommandPolicy.from_context(context))
         commands = context.memory.get(MEMORY_KEY)
         if isinstance(commands, SessionCommands):
             policy = commands.sandbox.openings.add_to(policy)
@@ -102,20 +91,12 @@ def decide_shell(context: Context) -> CommandPolicy:
     policy = CommandPolicy.from_context(context)
     if policy.shell_allowed is not None:
         return policy
-    return replace(policy, shell_allowed=_is_confined(context, policy))
+    return replace(policy, shell_allowed=has_confinement(context))
 
 
 def has_confinement(context: Context) -> bool:
     """Return whether the sandbox of this run enforces all that is required of it."""
-    return _is_confined(context, CommandPolicy.from_context(context))
-
-
-def _is_confined(context: Context, policy: CommandPolicy) -> bool:
-    given = context.resources.get(Sandbox)
-    if isinstance(given, Sandbox):
-        required = given.policy
-        return not given.protections().find_missing(find_required(required))
-    return choose_confining_backend(_sandbox_policy(context, policy), policy) is not None
+    return find_confinement(context.resources) is not None
 
 
 def record_confinement(context: Context, sandbox: Sandbox, program: str) -> None:

@@ -18,7 +18,7 @@ from ferrule.permissions.filesystem.folder_trees import FolderListing, ScannedNa
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import VERSION_CONTROL, Workspace
 from ferrule.toolkits.examples import with_examples
-from ferrule.toolkits.session_folder import find_place
+from ferrule.toolkits.session_folder import find_place, find_session_confinement
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
@@ -66,7 +66,10 @@ _KINDS = {"file": "FILE", "dir": "DIR", "link": "LINK", "other": "OTHER"}
 
 
 @tool(
-    side_effect="read", risk="safe", impossible=require_ranges(max_entries=(1, MAX_LISTED_ENTRIES))
+    side_effect="read",
+    risk="safe",
+    impossible=require_ranges(max_entries=(1, MAX_LISTED_ENTRIES)),
+    confined_by=find_session_confinement,
 )
 def list_files(
     context: Context,

@@ -15,7 +15,7 @@ from ferrule.core.media import Media
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
 from ferrule.toolkits.examples import with_examples
-from ferrule.toolkits.session_folder import find_place
+from ferrule.toolkits.session_folder import find_place, find_session_confinement
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, WRITES, Tool
@@ -93,7 +93,13 @@ def _format_lines(
     return "\n".join(parts), shown
 
 
-@tool(side_effect="read", risk="medium", inline=True, impossible=edits.find_line_range_problems)
+@tool(
+    side_effect="read",
+    risk="medium",
+    inline=True,
+    impossible=edits.find_line_range_problems,
+    confined_by=find_session_confinement,
+)
 def read_file(
     path: Annotated[str, READS, "Path of the file, relative to the workspace."],
     context: Context,
@@ -146,6 +152,7 @@ def read_file(
     risk="medium",
     inline=True,
     impossible=require_ranges(line_count=(1, MAX_TAIL_LINES)),
+    confined_by=find_session_confinement,
 )
 def read_file_tail(
     path: Annotated[str, READS, "Path of the file, relative to the workspace."],
@@ -185,6 +192,7 @@ def _find_line_ending(workspace: Workspace, path: str) -> str:
     side_effect="write",
     risk="high",
     preview=edits.preview_change(edits.plan_content_replacement, new_file=True),
+    confined_by=find_session_confinement,
 )
 def write_file(
     path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
@@ -227,6 +235,7 @@ def write_file(
     risk="high",
     preview=edits.preview_change(edits.plan_text_replacement),
     impossible=edits.find_edit_problems,
+    confined_by=find_session_confinement,
 )
 def edit_file(
     path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
@@ -260,6 +269,7 @@ def edit_file(
     risk="high",
     preview=edits.preview_change(edits.plan_line_replacement),
     impossible=edits.find_replacement_problems,
+    confined_by=find_session_confinement,
 )
 def replace_lines(
     path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],
@@ -283,6 +293,7 @@ def replace_lines(
     risk="high",
     preview=edits.preview_change(edits.plan_line_insertion),
     impossible=edits.find_insertion_problems,
+    confined_by=find_session_confinement,
 )
 def insert_lines(
     path: Annotated[str, WRITES, "Path of the file, relative to the workspace."],

@@ -30,7 +30,7 @@ from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
 from ferrule.permissions.provenance import TrustedProgram
 from ferrule.toolkits.commands.start import find_command_writable
 from ferrule.toolkits.examples import with_examples
-from ferrule.toolkits.session_folder import find_place
+from ferrule.toolkits.session_folder import find_place, find_session_confinement
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
@@ -393,6 +393,7 @@ async def _answer(
     side_effect="read",
     risk="low",
     impossible=require_ranges(context_lines=(0, MAX_CONTEXT), max_results=(1, MAX_RESULTS)),
+    confined_by=find_session_confinement,
 )
 async def search_files(  # noqa: PLR0913  the parameters that a model may give
     pattern: Annotated[str, "What to look for within one line."],
