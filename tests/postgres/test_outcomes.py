@@ -28,10 +28,10 @@ from ferrule.engine.distributed.engines import (
     open_engine,
 )
 from ferrule.engine.distributed.figures import report_jobs
-from ferrule.engine.distributed.handing_in import tend
 from ferrule.engine.distributed.job import Job, JobEnd, build_outcome
 from ferrule.engine.distributed.jobs import Jobs
 from ferrule.engine.distributed.outcomes import JobFigures, OutcomeTable, QueueError
+from ferrule.engine.distributed.worker import tend
 from ferrule.storage.journal.postgres import PostgresJournal
 
 

@@ -105,12 +105,26 @@ SELECT count(*) FILTER (WHERE worker IS NULL AND due <= clock_timestamp()),
 FROM {s}.outcomes WHERE ended IS NULL
 """
 _REMOVE = "DELETE FROM {s}.outcomes WHERE run = %s"
-_SCHEDULE = """
-INSERT INTO {s}.schedules VALUES (%s, %s, %s, %s)
+_FORGET_WAITING = """
+WITH forgotten AS (
+    DELETE FROM {s}.outcomes WHERE schedule = %(name)s AND begun IS NULL
+        AND (ended IS NULL OR due > clock_timestamp())
+)
+"""
+"""The jobs of a schedule that wait for their time, those that were cancelled included."""
+_SCHEDULE = f"""{_FORGET_WAITING}
+INSERT INTO {{s}}.schedules VALUES (%(name)s, %(cron)s, %(job)s, %(due)s)
 ON CONFLICT (name) DO UPDATE SET cron = excluded.cron, job = excluded.job, due = excluded.due
 """
-_UNSCHEDULE = "DELETE FROM {s}.schedules WHERE name = %s"
+_UNSCHEDULE = f"{_FORGET_WAITING} DELETE FROM {{s}}.schedules WHERE name = %(name)s"
 _FIND_SCHEDULE = "SELECT cron, job, due, clock_timestamp() FROM {s}.schedules WHERE name = %s"
+_STOPPED = """
+SELECT name, cron, plan.job, plan.due, clock_timestamp(), last.ended IS NOT NULL
+FROM {s}.schedules AS plan LEFT JOIN {s}.outcomes AS last
+    ON run = name || to_char(plan.due AT TIME ZONE 'UTC', '"-"YYYYMMDD"T"HH24MISS')
+WHERE run IS NULL OR last.ended IS NOT NULL
+"""
+"""Schedules whose next job is not there or has ended; its id is that of `build_run_id`."""
 _MOVE = "UPDATE {s}.schedules SET due = %s WHERE name = %s AND due = %s"
 
 
@@ -311,16 +325,21 @@ class OutcomeTable:
     # ---- schedules
 
     def schedule(self, name: str, cron: str, job: Mapping[str, Any], due: Any) -> None:
-        """Add a schedule, or replace the one of this name."""
-        self._run(_SCHEDULE, (name, cron, json.dumps(job), due), f"scheduling `{name}`")
+        """Add a schedule, or replace the one of this name and its jobs that wait."""
+        values = {"name": name, "cron": cron, "job": json.dumps(job), "due": due}
+        self._run(_SCHEDULE, values, f"scheduling `{name}`")
 
     def unschedule(self, name: str) -> None:
-        self._run(_UNSCHEDULE, (name,), f"removing the schedule `{name}`")
+        self._run(_UNSCHEDULE, {"name": name}, f"removing the schedule `{name}`")
 
     def find_schedule(self, name: str) -> tuple[Any, ...] | None:
         """Return `(cron, job, due, now)` of a schedule."""
         rows = self._run(_FIND_SCHEDULE, (name,), f"looking for the schedule `{name}`")
         return rows[0] if rows else None
+
+    def find_stopped_schedules(self) -> Rows:
+        """Return `(name, cron, job, due, now, has_ended)` of schedules that no job goes on with."""
+        return self._run(_STOPPED, (), "looking for schedules")
 
     def move_schedule(self, name: str, due: Any, following: Any) -> None:
         """Make `following` the next time of a schedule, unless it has been changed."""

@@ -30,16 +30,19 @@ from ferrule.engine.threads import Threads
 from ferrule.storage.journal.postgres import PostgresJournal
 
 from .engines import DEFAULT_ENGINE, LOST_AFTER, Engine, EngineOptions, open_engine, run_blocking
-from .handing_in import LOOK_SECONDS, tend, wait_until
+from .handing_in import hand_in, wait_until
 from .job_run import MakeAgent
 from .jobs import libpq_url
 from .outcomes import OutcomeTable
 from .runner import Runner
+from .schedules import restart_schedules
 
 LEASE_SECONDS = 15.0
 """How long sessions stay with a worker that is gone; a third of it until a job is cancelled."""
 END_SECONDS = 10.0
 """Seconds that an engine may take to end once all jobs are left."""
+LOOK_SECONDS = 60.0
+"""Seconds between two looks at what was left behind."""
 RETRY_SECONDS = 1.0
 """Seconds before the engine is asked again after it could not be reached."""
 _log = logging.getLogger(__name__)
@@ -180,3 +183,9 @@ class Worker:
             except FerruleError:
                 # The database or the engine is not reachable. Try again later.
                 continue
+
+
+def tend(engine: Engine, table: OutcomeTable, keep_days: float) -> None:
+    """Hand in what was left behind, and remove outcomes that are older than `keep_days`."""
+    hand_in(table, engine, table.look(LOOK_SECONDS, keep_days))
+    restart_schedules(table, engine)
