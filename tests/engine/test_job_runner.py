@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.errors import ConfigError
 from ferrule.core.events import RunFinished, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.engine.distributed import handing_in
@@ -71,7 +71,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        self.error: FerruleError | None = None
+        self.error: Exception | None = None
 
     async def submit(self, tickets: list[Ticket]) -> None:
         if self.error is not None:
@@ -422,13 +422,16 @@ def test_what_waits_for_a_job_is_handed_in_once_that_has_ended(
     play(story)
 
 
+@pytest.mark.parametrize(
+    "error", [EngineUnreachable("away"), OSError("what a library lets through")]
+)
 def test_what_was_set_aside_waits_for_an_engine_that_is_away(
-    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(handing_in, "RETRY_SECONDS", 0)
 
     async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
-        engine.error = EngineUnreachable("away")
+        engine.error = error
         table.answer = Beginning("early", WAITS)
         await worker("run-1")
         await asyncio.sleep(3 * handing_in.DUE_SECONDS)

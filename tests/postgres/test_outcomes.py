@@ -317,10 +317,14 @@ def test_jobs_that_the_engine_was_not_told_of_are_handed_in_by_a_worker(
     table: OutcomeTable, url: str
 ) -> None:
     engine = Engine()
-    engine.error = ConfigError("its server is away")
+    engine.error = RuntimeError("its server is away")
     handed = Jobs(url, engine=engine)
-    with pytest.raises(ConfigError, match="away"):
+    with pytest.raises(EngineUnreachable, match=r"away.*Stored all the same: `a`, `b`") as refused:
         handed.submit_all([Job("a", run="a"), Job("b", run="b")], delay=3600)
+    assert "a worker hands them in" in refused.value.hint
+    with pytest.raises(EngineUnreachable, match="away"):
+        handed.schedule("nightly", "0 3 * * *", Job("x"))
+    handed.unschedule("nightly")
     engine.error = None
     tend(engine, table, 30)
     assert engine.tickets == [], "whoever submitted them may be about to"
@@ -359,6 +363,15 @@ def test_outcomes_are_kept_for_so_many_days_and_open_jobs_for_ever(
     assert table.find("acme-0") is not None
     tend(Engine(), table, 30)
     assert table.find("acme-0") is None and table.find("acme-1") is not None
+
+
+def test_many_old_outcomes_are_removed_in_parts(table: OutcomeTable, url: str) -> None:
+    table.submit(jobs(12_000))
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE ferrule.outcomes SET ended = clock_timestamp() - interval '31 days'")
+        for left in (2_000, 0):
+            tend(Engine(), table, 30)
+            assert db.execute("SELECT count(*) FROM ferrule.outcomes").fetchone() == (left,)
 
 
 def test_a_job_that_was_set_aside_by_a_worker_that_died_is_handed_in_by_another(

@@ -88,10 +88,21 @@ class Jobs:
         return self.submit_all([job], delay=delay)[0]
 
     def submit_all(self, jobs: Sequence[Job], *, delay: float = 0) -> list[Job]:
-        """Submit jobs, all of them or none, and return them with their ids."""
+        """Submit jobs, all of them or none, and return them with their ids.
+
+        Raises QueueError; EngineUnreachable if the engine takes none. Then they are stored, as the
+        error says, and a worker hands them in later.
+        """
         named = [job.with_name() for job in jobs]
         rows = [job.as_dict() for job in named]
-        hand_in(self._table, self._engine, self._table.submit(rows, delay=delay))
+        unhanded = self._table.submit(rows, delay=delay)
+        try:
+            hand_in(self._table, self._engine, unhanded)
+        except FerruleError as error:
+            runs = ", ".join(f"`{ticket.run}`" for ticket, _ in unhanded[:3])
+            error.detail += f". Stored all the same: {runs}{', ...' if unhanded[3:] else ''}"
+            error.hint = f"a worker hands them in within minutes once this is mended: {error.hint}"
+            raise
         return named
 
     def outcome(self, run: str) -> dict[str, Any]:

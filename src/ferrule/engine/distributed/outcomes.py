@@ -55,13 +55,16 @@ WHERE outcomes.run = told.run AND NOT handed AND (came IS NULL OR came <= as_of)
 """
 _LOOK = """
 WITH old AS (
-    DELETE FROM {s}.outcomes WHERE ended < clock_timestamp() - %(days)s * interval '1 day'
+    DELETE FROM {s}.outcomes WHERE no = ANY (ARRAY(
+        SELECT no FROM {s}.outcomes WHERE ended < clock_timestamp() - %(days)s * interval '1 day'
+        ORDER BY ended LIMIT 10000))
 )
 SELECT {ticket} FROM {s}.outcomes
 WHERE NOT handed AND ended IS NULL
     AND greatest(submitted, came) < clock_timestamp() - %(seconds)s * interval '1 second'
 ORDER BY no LIMIT 1000
 """
+"""Bounded, because a statement that takes too long would hand in nothing either."""
 _BEGIN = "SELECT {s}.begin_job(%s, %s, %s, %s)"
 _END = """
 WITH done AS (
