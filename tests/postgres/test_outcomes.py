@@ -31,7 +31,7 @@ from ferrule.engine.distributed.figures import report_jobs
 from ferrule.engine.distributed.job import Job, JobEnd, build_outcome
 from ferrule.engine.distributed.jobs import Jobs
 from ferrule.engine.distributed.outcomes import JobFigures, OutcomeTable, QueueError
-from ferrule.engine.distributed.worker import tend
+from ferrule.engine.distributed.worker import Worker, tend
 from ferrule.storage.journal.postgres import PostgresJournal
 
 
@@ -441,6 +441,20 @@ def test_a_job_that_is_cancelled_before_it_began_is_withdrawn_from_the_engine(
 
 
 # ---- figures
+
+
+def test_there_are_figures_before_the_first_worker(url: str) -> None:
+    with Jobs(url, engine=Engine()) as handed:
+        handed.submit(Job("x"))
+        found = handed.measure()
+    assert (found.waiting, found.working, found.leases) == (1, 0, 0)
+
+
+def test_a_worker_refuses_a_journal_that_its_outcomes_cannot_be_written_with(url: str) -> None:
+    made: Any = None
+    with pytest.raises(ConfigError, match="in schema `other`") as refused:
+        Worker(url, made, journal=PostgresJournal(url, schema="other"))
+    assert "use schema `ferrule`" in refused.value.hint
 
 
 def test_jobs_that_wait_and_that_are_worked_are_counted_whatever_the_engine(

@@ -210,6 +210,9 @@ MIGRATIONS: dict[str, tuple[str, ...]] = {
 }
 """For each part, the steps to version 1, 2, and so on. A released entry never changes."""
 
+_READ_BY = {"queue": ("journal",)}
+"""For each part, others whose tables its statements read: these are made with it."""
+
 _RIGHTS = {
     "journal": (
         "SELECT, INSERT, UPDATE, DELETE ON {schema}.sessions",
@@ -274,13 +277,8 @@ def upgrade(
     if version < newest:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_UPGRADE_LOCK,))
-            version = _read_version(connection, schema, part)
-            if not version:
-                connection.execute(_CREATE_SCHEMA.format(schema=schema).encode())
-            for step in range(version, newest):
-                connection.execute(MIGRATIONS[part][step].format(schema=schema).encode())
-                mark = _SET_VERSION.format(schema=schema, part=part, version=step + 1)
-                connection.execute(mark.encode())
+            for each in (*_READ_BY.get(part, ()), part):
+                _migrate(connection, schema, each)
     elif version > newest:
         raise kind(
             f"the tables of the {part} in schema `{schema}` were created by a newer version"
@@ -288,6 +286,16 @@ def upgrade(
             code=f"{prefix}_newer",
             hint="use that version, or another schema",
         )
+
+
+def _migrate(connection: Connection[Any], schema: str, part: str) -> None:
+    version = _read_version(connection, schema, part)
+    if not version:
+        connection.execute(_CREATE_SCHEMA.format(schema=schema).encode())
+    for number, step in enumerate(MIGRATIONS[part][version:], version + 1):
+        connection.execute(step.format(schema=schema).encode())
+        mark = _SET_VERSION.format(schema=schema, part=part, version=number)
+        connection.execute(mark.encode())
 
 
 def _read_version(connection: Connection[Any], schema: str, part: str) -> int:
