@@ -186,6 +186,26 @@ def test_an_outcome_is_set_once_and_by_the_worker_that_has_the_job(table: Outcom
     assert begin(table, "acme-0") == "ended"
 
 
+def test_a_job_counts_the_workers_that_began_it_and_says_whether_one_has_it(
+    table: OutcomeTable, journal: PostgresJournal
+) -> None:
+    table.submit(jobs(1))
+
+    def ask(*, is_again: bool) -> tuple[int, bool]:
+        beginning = table.begin("acme-0", "w", per_tenant=None, is_again=is_again)
+        return beginning.attempt, beginning.is_held
+
+    assert [ask(is_again=is_again) for is_again in (False, True, False)] == [
+        (1, False),
+        (1, False),
+        (2, False),
+    ]
+    journal.append_batches([(ME, [RunStarted("x")])])
+    assert ask(is_again=True) == (2, True)
+    journal.release("acme-0")
+    assert ask(is_again=True) == (2, False)
+
+
 def test_cancelling_ends_what_was_never_begun_and_asks_for_the_rest(table: OutcomeTable) -> None:
     table.submit(jobs(2))
     assert begin(table, "acme-0") == "begin"

@@ -65,7 +65,7 @@ WHERE NOT handed AND ended IS NULL
 ORDER BY no LIMIT 1000
 """
 """Bounded, because a statement that takes too long would hand in nothing either."""
-_BEGIN = "SELECT {s}.begin_job(%s, %s, %s, %s)"
+_BEGIN = "SELECT {s}.begin_job(%s, %s, %s, %s, %s)"
 _END = """
 WITH done AS (
     UPDATE {s}.outcomes SET stop = %s, outcome = %s::json, ended = clock_timestamp()
@@ -175,6 +175,7 @@ class Beginning:
         was_begun: Whether any worker had begun it before.
         schedule: The name of the schedule that it comes from.
         is_known: Whether its session is in the journal.
+        is_held: Whether some process may write its session now.
     """
 
     answer: str
@@ -186,6 +187,7 @@ class Beginning:
     was_begun: bool = False
     schedule: str | None = None
     is_known: bool = True
+    is_held: bool = False
 
 
 @frozen
@@ -264,15 +266,18 @@ class OutcomeTable:
 
     # ---- working
 
-    def begin(self, run: str, worker: str, *, per_tenant: int | None) -> Beginning:
+    def begin(
+        self, run: str, worker: str, *, per_tenant: int | None, is_again: bool = False
+    ) -> Beginning:
         """Begin a job, if it may begin now; else it is set aside.
 
         Args:
             run: The job's run.
             worker: Who works it.
             per_tenant: How many jobs of a tenant may be worked at once anywhere.
+            is_again: Whether this worker tries again: that is no further attempt.
         """
-        values = (run, worker, VERSION, per_tenant)
+        values = (run, worker, VERSION, per_tenant, is_again)
         found = self._run(_BEGIN, values, f"beginning `{run}`")[0][0]
         if found["answer"] == "ended":
             return Beginning("ended")

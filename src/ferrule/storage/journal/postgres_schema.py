@@ -143,7 +143,7 @@ CREATE TABLE "{schema}".schedules (
     name text PRIMARY KEY, cron text NOT NULL, job json NOT NULL, due timestamptz NOT NULL
 );
 CREATE FUNCTION "{schema}".begin_job(
-    of_run text, by_worker text, of_version integer, per_tenant integer
+    of_run text, by_worker text, of_version integer, per_tenant integer, is_again boolean
 ) RETURNS json LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -184,8 +184,8 @@ BEGIN
     END IF;
     IF answer = 'begin' THEN
         UPDATE "{schema}".outcomes SET worker = by_worker, begun = clock_timestamp(),
-            handed = true, attempts = attempts + 1
-        WHERE run = of_run AND ended IS NULL;
+            handed = true, attempts = attempts + (NOT is_again)::integer
+        WHERE run = of_run AND ended IS NULL RETURNING attempts INTO mine.attempts;
     ELSE
         -- The engine forgets it, and is told of it again later.
         UPDATE "{schema}".outcomes SET came = clock_timestamp(), handed = false
@@ -197,9 +197,11 @@ BEGIN
     RETURN json_build_object('answer', answer, 'session', mine.session, 'tenant', mine.tenant,
         'priority', mine.priority, 'ahead', ahead, 'as_of', mine.came::text, 'job', mine.job,
         'blocked', coalesce(extract(epoch FROM clock_timestamp() - since), 0),
-        'attempt', mine.attempts + 1, 'was_begun', mine.begun IS NOT NULL,
+        'attempt', mine.attempts, 'was_begun', mine.begun IS NOT NULL,
         'schedule', mine.schedule, 'is_known', EXISTS (
-            SELECT FROM "{schema}".sessions WHERE session = mine.session AND seq > 0));
+            SELECT FROM "{schema}".sessions WHERE session = mine.session AND seq > 0),
+        'is_held', EXISTS (SELECT FROM "{schema}".sessions
+            WHERE session = mine.session AND until > clock_timestamp()));
 END $$;
 """
 
