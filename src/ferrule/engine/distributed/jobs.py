@@ -40,6 +40,8 @@ from .schedules import find_next_time, submit_scheduled
 if TYPE_CHECKING:
     from psycopg import Connection
 
+RESUBMIT_JOBS = 1000
+"""Jobs that an engine is told of at once when it is told of all."""
 POLL_SECONDS = 0.5
 """Seconds between two looks for an outcome behind a pooler, where nothing can be listened to."""
 LOOK_SECONDS = 5.0
@@ -104,6 +106,20 @@ class Jobs:
             error.hint = f"a worker hands them in within minutes once this is mended: {error.hint}"
             raise
         return named
+
+    def resubmit(self) -> int:
+        """Hand all open jobs in again, after the engine has lost them or another took its place.
+
+        Those that are worked now are left out. One that the engine has all the same comes twice,
+        which is harmless.
+
+        Returns:
+            How many there were.
+        """
+        unhanded = self._table.unhand()
+        for start in range(0, len(unhanded), RESUBMIT_JOBS):
+            hand_in(self._table, self._engine, unhanded[start : start + RESUBMIT_JOBS])
+        return len(unhanded)
 
     def outcome(self, run: str) -> dict[str, Any]:
         """Wait for a job's outcome (`build_outcome`). Raises UnknownJob."""

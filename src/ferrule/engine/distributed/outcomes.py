@@ -53,6 +53,13 @@ UPDATE {s}.outcomes SET handed = true
 FROM unnest(%s::text[], %s::timestamptz[]) AS told (run, as_of)
 WHERE outcomes.run = told.run AND NOT handed AND (came IS NULL OR came <= as_of)
 """
+_UNHAND = """
+UPDATE {s}.outcomes SET handed = false
+WHERE handed AND ended IS NULL AND (worker IS NULL OR NOT EXISTS (
+    SELECT FROM {s}.sessions AS held
+    WHERE held.session = outcomes.session AND until > clock_timestamp()))
+RETURNING {ticket}
+"""
 _LOOK = """
 WITH old AS (
     DELETE FROM {s}.outcomes WHERE no = ANY (ARRAY(
@@ -253,6 +260,10 @@ class OutcomeTable:
         runs = [ticket.run for ticket, _ in unhanded]
         times = [as_of for _, as_of in unhanded]
         self._run(_HANDED, (runs, times), "submitting")
+
+    def unhand(self) -> list[Unhanded]:
+        """Take note that the engine knows of no job, but for those that are worked now."""
+        return _read_tickets(self._run(_UNHAND, (), "submitting again"))
 
     def look(self, seconds: float, days: float) -> list[Unhanded]:
         """Return jobs that the engine has not been told of for so long; remove old outcomes.
