@@ -243,10 +243,15 @@ class Stretch:
         ask = "SELECT pid FROM effects WHERE no > %s AND pid = ANY(%s) ORDER BY no DESC LIMIT 1"
         last = self.db.execute("SELECT coalesce(max(no), 0) FROM effects").fetchall()[0][0]
         end = time.monotonic() + MOST_SECONDS
+        more = time.monotonic() + 2 * LOST_AFTER
         while time.monotonic() < end:
             found = self.db.execute(ask, (last, list(self.workers))).fetchall()
             if found:
                 return int(found[0][0])
+            if time.monotonic() > more:
+                # All may have ended before this looked, as with a server that answers late.
+                self.submit(JOBS_A_BLOW)
+                more = time.monotonic() + 2 * LOST_AFTER
             time.sleep(0.01)
         raise SystemExit(f"nothing is worked; {self.log.read_text(errors='replace')[-3000:]}")
 

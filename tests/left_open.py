@@ -55,7 +55,8 @@ def list_descriptors() -> dict[str, str]:
     found: dict[str, str] = {}
     for number in os.listdir("/proc/self/fd"):
         try:
-            found[number] = os.readlink(f"/proc/self/fd/{number}")
+            # A file whose folder was removed since then is still the same.
+            found[number] = os.readlink(f"/proc/self/fd/{number}").removesuffix(" (deleted)")
         except FileNotFoundError:
             continue  # the folder that was just listed
     return found

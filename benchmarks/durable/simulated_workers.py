@@ -37,11 +37,10 @@ from cluster import Cluster  # noqa: E402
 
 from ferrule.core.events import RunFinished, RunStarted, SessionOpened  # noqa: E402
 from ferrule.core.identity import Identity  # noqa: E402
-from ferrule.engine.distributed.handing_in import LOOK_SECONDS  # noqa: E402
 from ferrule.engine.distributed.job import Job, build_outcome  # noqa: E402
 from ferrule.engine.distributed.jobs import Jobs  # noqa: E402
 from ferrule.engine.distributed.outcomes import OutcomeTable  # noqa: E402
-from ferrule.engine.distributed.worker import LEASE_SECONDS  # noqa: E402
+from ferrule.engine.distributed.worker import LEASE_SECONDS, LOOK_SECONDS  # noqa: E402
 from ferrule.job_engines.procrastinate import POLL_SECONDS  # noqa: E402
 from ferrule.storage.journal.postgres import PostgresJournal  # noqa: E402
 
@@ -75,6 +74,7 @@ class Lane:
             self.db.execute("SELECT id FROM procrastinate_fetch_job_v2(%s, NULL)", (["none"],))
         elif kind == "look":
             self.table.look(LOOK_SECONDS, 30)
+            self.table.find_stopped_schedules()
         elif kind == "renew":
             self.db.execute(
                 "UPDATE ferrule.sessions SET until = clock_timestamp() + interval '15 seconds'"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.errors import ConfigError
 from ferrule.core.events import RunFinished, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.engine.distributed import handing_in
@@ -37,12 +37,14 @@ class Table:
     def __init__(self) -> None:
         self.answer: Beginning | Exception | None = None
         self.begun: list[str] = []
+        self.asked: list[bool] = []
         self.is_anothers = False
         self.ended: dict[str, Any] = {}
         self.given_back: list[str] = []
         self.handed: list[tuple[str, str]] = []
 
-    def begin(self, run: str, worker: str, *, per_tenant: int | None) -> Beginning:
+    def begin(self, run: str, worker: str, *, per_tenant: int | None, is_again: bool) -> Beginning:
+        self.asked.append(is_again)
         if isinstance(self.answer, Exception):
             raise self.answer
         if self.answer is not None:
@@ -71,7 +73,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        self.error: FerruleError | None = None
+        self.error: Exception | None = None
 
     async def submit(self, tickets: list[Ticket]) -> None:
         if self.error is not None:
@@ -259,6 +261,24 @@ def test_a_job_that_ended_too_many_workers_is_given_up(play: Callable[[Story], N
     play(story)
 
 
+def test_a_job_that_a_worker_has_is_not_given_up_however_often_it_came(
+    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "RETRY_SECONDS", 0.01)
+
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        job = Job("go", run="run-1").with_name().as_dict()
+        table.answer = Beginning("begin", job=job, attempt=21, is_held=True)
+        coming = asyncio.create_task(worker("run-1"))
+        await asyncio.sleep(0.1)
+        assert (coming.done(), table.ended, gate.entered) == (False, {}, 0)
+        table.answer = Beginning("ended")
+        await coming
+        assert table.ended == {}
+
+    play(story)
+
+
 ME = Identity("acme", "worker", "run-1", "run-1")
 
 
@@ -422,13 +442,16 @@ def test_what_waits_for_a_job_is_handed_in_once_that_has_ended(
     play(story)
 
 
+@pytest.mark.parametrize(
+    "error", [EngineUnreachable("away"), OSError("what a library lets through")]
+)
 def test_what_was_set_aside_waits_for_an_engine_that_is_away(
-    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(handing_in, "RETRY_SECONDS", 0)
 
     async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
-        engine.error = EngineUnreachable("away")
+        engine.error = error
         table.answer = Beginning("early", WAITS)
         await worker("run-1")
         await asyncio.sleep(3 * handing_in.DUE_SECONDS)
@@ -452,6 +475,7 @@ def test_a_job_waits_for_its_table_unless_its_worker_leaves(
         first = asyncio.create_task(worker("run-1"))
         await asyncio.sleep(0.1)
         assert (first.done(), table.ended) == (False, {})
+        assert table.asked[:3] == [False, True, True], "one worker is one attempt"
         table.answer = None
         await first
         assert table.ended == {"run-1": ("done", "")}

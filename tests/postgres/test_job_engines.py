@@ -17,6 +17,7 @@ import psycopg
 from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 
+from ferrule.cli.exit_codes import run as ferrule
 from ferrule.core.errors import FerruleError
 from ferrule.engine.distributed import worker as working
 from ferrule.engine.distributed.engines import (
@@ -30,6 +31,7 @@ from ferrule.engine.distributed.engines import (
 )
 from ferrule.engine.distributed.job import Job
 from ferrule.engine.distributed.jobs import Jobs
+from ferrule.engine.distributed.outcomes import OutcomeTable
 from ferrule.engine.distributed.worker import Worker, WorkerTimes
 from ferrule.job_engines.procrastinate import ProcrastinateEngine
 from ferrule.storage.journal.postgres import PostgresJournal
@@ -297,6 +299,28 @@ def test_tables_of_an_engine_of_another_version_are_named_and_the_job_is_kept(ur
     jobs.submit(Job("x", run="kept"))
     jobs.close()
     assert len(sql(url, "SELECT 1 FROM procrastinate_jobs")) == 1
+
+
+def test_jobs_that_an_engine_lost_are_handed_to_it_or_to_another_one(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pgqueuer", reason="needs the extra `pgqueuer`")
+    queued = "SELECT count(*) FROM procrastinate_jobs"
+    with Jobs(url) as jobs:
+        jobs.submit_all([Job("x", run=f"r{n}") for n in range(5)])
+        jobs.cancel("r4")
+        sql(url, "DELETE FROM procrastinate_jobs")
+        table = OutcomeTable(url)
+        for run in ("r0", "r1"):
+            assert table.begin(run, "w", per_tenant=None).answer == "begin"
+        table.close()
+        with PostgresJournal(url) as journal:
+            journal.lease("r0")
+            assert jobs.resubmit() == 3, "all but the one that is worked and the one that has ended"
+        assert sql(url, queued) == [(3,)]
+    assert ferrule(["submit", "--resubmit", "--database", url, "--engine", "pgqueuer"]) == 0
+    assert capsys.readouterr().out == "4 jobs handed to the engine\n"
+    assert sql(url, "SELECT count(*) FROM pgqueuer") == [(4,)]
 
 
 def test_a_disk_that_is_full_is_named_though_a_library_wraps_the_error() -> None:

@@ -28,10 +28,10 @@ from ferrule.engine.distributed.engines import (
     open_engine,
 )
 from ferrule.engine.distributed.figures import report_jobs
-from ferrule.engine.distributed.handing_in import tend
 from ferrule.engine.distributed.job import Job, JobEnd, build_outcome
 from ferrule.engine.distributed.jobs import Jobs
 from ferrule.engine.distributed.outcomes import JobFigures, OutcomeTable, QueueError
+from ferrule.engine.distributed.worker import Worker, tend
 from ferrule.storage.journal.postgres import PostgresJournal
 
 
@@ -186,6 +186,26 @@ def test_an_outcome_is_set_once_and_by_the_worker_that_has_the_job(table: Outcom
     assert begin(table, "acme-0") == "ended"
 
 
+def test_a_job_counts_the_workers_that_began_it_and_says_whether_one_has_it(
+    table: OutcomeTable, journal: PostgresJournal
+) -> None:
+    table.submit(jobs(1))
+
+    def ask(*, is_again: bool) -> tuple[int, bool]:
+        beginning = table.begin("acme-0", "w", per_tenant=None, is_again=is_again)
+        return beginning.attempt, beginning.is_held
+
+    assert [ask(is_again=is_again) for is_again in (False, True, False)] == [
+        (1, False),
+        (1, False),
+        (2, False),
+    ]
+    journal.append_batches([(ME, [RunStarted("x")])])
+    assert ask(is_again=True) == (2, True)
+    journal.release("acme-0")
+    assert ask(is_again=True) == (2, False)
+
+
 def test_cancelling_ends_what_was_never_begun_and_asks_for_the_rest(table: OutcomeTable) -> None:
     table.submit(jobs(2))
     assert begin(table, "acme-0") == "begin"
@@ -317,10 +337,14 @@ def test_jobs_that_the_engine_was_not_told_of_are_handed_in_by_a_worker(
     table: OutcomeTable, url: str
 ) -> None:
     engine = Engine()
-    engine.error = ConfigError("its server is away")
+    engine.error = RuntimeError("its server is away")
     handed = Jobs(url, engine=engine)
-    with pytest.raises(ConfigError, match="away"):
+    with pytest.raises(EngineUnreachable, match=r"away.*Stored all the same: `a`, `b`") as refused:
         handed.submit_all([Job("a", run="a"), Job("b", run="b")], delay=3600)
+    assert "a worker hands them in" in refused.value.hint
+    with pytest.raises(EngineUnreachable, match="away"):
+        handed.schedule("nightly", "0 3 * * *", Job("x"))
+    handed.unschedule("nightly")
     engine.error = None
     tend(engine, table, 30)
     assert engine.tickets == [], "whoever submitted them may be about to"
@@ -359,6 +383,15 @@ def test_outcomes_are_kept_for_so_many_days_and_open_jobs_for_ever(
     assert table.find("acme-0") is not None
     tend(Engine(), table, 30)
     assert table.find("acme-0") is None and table.find("acme-1") is not None
+
+
+def test_many_old_outcomes_are_removed_in_parts(table: OutcomeTable, url: str) -> None:
+    table.submit(jobs(12_000))
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE ferrule.outcomes SET ended = clock_timestamp() - interval '31 days'")
+        for left in (2_000, 0):
+            tend(Engine(), table, 30)
+            assert db.execute("SELECT count(*) FROM ferrule.outcomes").fetchone() == (left,)
 
 
 def test_a_job_that_was_set_aside_by_a_worker_that_died_is_handed_in_by_another(
@@ -428,6 +461,20 @@ def test_a_job_that_is_cancelled_before_it_began_is_withdrawn_from_the_engine(
 
 
 # ---- figures
+
+
+def test_there_are_figures_before_the_first_worker(url: str) -> None:
+    with Jobs(url, engine=Engine()) as handed:
+        handed.submit(Job("x"))
+        found = handed.measure()
+    assert (found.waiting, found.working, found.leases) == (1, 0, 0)
+
+
+def test_a_worker_refuses_a_journal_that_its_outcomes_cannot_be_written_with(url: str) -> None:
+    made: Any = None
+    with pytest.raises(ConfigError, match="in schema `other`") as refused:
+        Worker(url, made, journal=PostgresJournal(url, schema="other"))
+    assert "use schema `ferrule`" in refused.value.hint
 
 
 def test_jobs_that_wait_and_that_are_worked_are_counted_whatever_the_engine(

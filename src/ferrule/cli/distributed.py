@@ -181,11 +181,16 @@ def assemble_for_job(
 @click.option("--wait", is_flag=True, help="Wait for the answer and print it.")
 @click.option("--list", "listing", is_flag=True, help="Only list the newest jobs.")
 @click.option("--cancel", metavar="RUN", help="Only cancel a job.")
+@click.option(
+    "--resubmit",
+    is_flag=True,
+    help="Only hand all open jobs to the engine again, after it lost them or was replaced.",
+)
 @common_options
 def submit(prompt: tuple[str, ...], database: str, engine: str, **given: Any) -> int:
     """Submit a message as a job for workers, and print the run's id."""
-    if not (prompt or given["listing"] or given["cancel"]):
-        raise click.UsageError("no prompt given; write one, or use --list or --cancel")
+    if not (prompt or given["listing"] or given["cancel"] or given["resubmit"]):
+        raise click.UsageError("no prompt given; write one, or use --list, --cancel or --resubmit")
     if given["cron"] and (given["wait"] or given["delay"] or given["key"]):
         raise click.UsageError(
             "--cron submits jobs at its own times; leave out --wait, --delay and --key"
@@ -197,6 +202,9 @@ def submit(prompt: tuple[str, ...], database: str, engine: str, **given: Any) ->
             return _print_jobs(jobs)
         if given["cancel"]:
             jobs.cancel(given["cancel"])
+            return 0
+        if given["resubmit"]:
+            click.echo(f"{jobs.resubmit()} jobs handed to the engine")
             return 0
         return _submit_job(jobs, " ".join(prompt), settings, given)
     finally:

@@ -154,9 +154,22 @@ T = TypeVar("T")
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in an event loop, and a thread, of its own."""
+    """Run what an engine is asked for in an event loop, and a thread, of its own.
+
+    Raises:
+        FerruleError: It failed; EngineUnreachable with an error that its library lets through.
+    """
     with ThreadPoolExecutor(1, thread_name_prefix="ferrule-engine") as thread:
-        return thread.submit(asyncio.run, coroutine).result()
+        try:
+            return thread.submit(asyncio.run, coroutine).result()
+        except FerruleError:
+            raise
+        except Exception as error:
+            raise EngineUnreachable(
+                f"the engine failed: {type(error).__name__}: {error}",
+                hint="see the log of its server",
+                retryable=True,
+            ) from error
 
 
 def open_engine(named: str | Engine, options: EngineOptions) -> Engine:

@@ -3,7 +3,7 @@
 The table says of each job whether the engine knows of it (`handed`). The engine is told first and
 the table after that, so a job is told of twice rather than not at all. One that may not begin yet
 is forgotten by the engine, and waits in the memory of the worker that it came to (`SetAside`);
-should that worker die, others find it in the table (`tend`).
+should that worker die, others find it in the table (`worker.tend`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from ferrule.engine.threads import Threads
 from .engines import RETRY_SECONDS, Engine, run_blocking
 from .outcomes import OutcomeTable, Unhanded
 
-LOOK_SECONDS = 60.0
-"""Seconds between two looks at what was left behind."""
 DUE_SECONDS = 0.25
 """Seconds between two looks at which of the jobs that were set aside are due."""
 
@@ -32,11 +30,6 @@ def hand_in(table: OutcomeTable, engine: Engine, unhanded: Sequence[Unhanded]) -
     if unhanded:
         run_blocking(engine.submit([ticket for ticket, _ in unhanded]))
         table.mark_handed(unhanded)
-
-
-def tend(engine: Engine, table: OutcomeTable, keep_days: float) -> None:
-    """Hand in what was left behind, and remove outcomes that are older than `keep_days`."""
-    hand_in(table, engine, table.look(LOOK_SECONDS, keep_days))
 
 
 class SetAside:

@@ -40,6 +40,8 @@ from .schedules import find_next_time, submit_scheduled
 if TYPE_CHECKING:
     from psycopg import Connection
 
+RESUBMIT_JOBS = 1000
+"""Jobs that an engine is told of at once when it is told of all."""
 POLL_SECONDS = 0.5
 """Seconds between two looks for an outcome behind a pooler, where nothing can be listened to."""
 LOOK_SECONDS = 5.0
@@ -88,11 +90,36 @@ class Jobs:
         return self.submit_all([job], delay=delay)[0]
 
     def submit_all(self, jobs: Sequence[Job], *, delay: float = 0) -> list[Job]:
-        """Submit jobs, all of them or none, and return them with their ids."""
+        """Submit jobs, all of them or none, and return them with their ids.
+
+        Raises QueueError; EngineUnreachable if the engine takes none. Then they are stored, as the
+        error says, and a worker hands them in later.
+        """
         named = [job.with_name() for job in jobs]
         rows = [job.as_dict() for job in named]
-        hand_in(self._table, self._engine, self._table.submit(rows, delay=delay))
+        unhanded = self._table.submit(rows, delay=delay)
+        try:
+            hand_in(self._table, self._engine, unhanded)
+        except FerruleError as error:
+            runs = ", ".join(f"`{ticket.run}`" for ticket, _ in unhanded[:3])
+            error.detail += f". Stored all the same: {runs}{', ...' if unhanded[3:] else ''}"
+            error.hint = f"a worker hands them in within minutes once this is mended: {error.hint}"
+            raise
         return named
+
+    def resubmit(self) -> int:
+        """Hand all open jobs in again, after the engine has lost them or another took its place.
+
+        Those that are worked now are left out. One that the engine has all the same comes twice,
+        which is harmless.
+
+        Returns:
+            How many there were.
+        """
+        unhanded = self._table.unhand()
+        for start in range(0, len(unhanded), RESUBMIT_JOBS):
+            hand_in(self._table, self._engine, unhanded[start : start + RESUBMIT_JOBS])
+        return len(unhanded)
 
     def outcome(self, run: str) -> dict[str, Any]:
         """Wait for a job's outcome (`build_outcome`). Raises UnknownJob."""

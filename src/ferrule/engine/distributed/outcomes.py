@@ -53,16 +53,26 @@ UPDATE {s}.outcomes SET handed = true
 FROM unnest(%s::text[], %s::timestamptz[]) AS told (run, as_of)
 WHERE outcomes.run = told.run AND NOT handed AND (came IS NULL OR came <= as_of)
 """
+_UNHAND = """
+UPDATE {s}.outcomes SET handed = false
+WHERE handed AND ended IS NULL AND (worker IS NULL OR NOT EXISTS (
+    SELECT FROM {s}.sessions AS held
+    WHERE held.session = outcomes.session AND until > clock_timestamp()))
+RETURNING {ticket}
+"""
 _LOOK = """
 WITH old AS (
-    DELETE FROM {s}.outcomes WHERE ended < clock_timestamp() - %(days)s * interval '1 day'
+    DELETE FROM {s}.outcomes WHERE no = ANY (ARRAY(
+        SELECT no FROM {s}.outcomes WHERE ended < clock_timestamp() - %(days)s * interval '1 day'
+        ORDER BY ended LIMIT 10000))
 )
 SELECT {ticket} FROM {s}.outcomes
 WHERE NOT handed AND ended IS NULL
     AND greatest(submitted, came) < clock_timestamp() - %(seconds)s * interval '1 second'
 ORDER BY no LIMIT 1000
 """
-_BEGIN = "SELECT {s}.begin_job(%s, %s, %s, %s)"
+"""Bounded, because a statement that takes too long would hand in nothing either."""
+_BEGIN = "SELECT {s}.begin_job(%s, %s, %s, %s, %s)"
 _END = """
 WITH done AS (
     UPDATE {s}.outcomes SET stop = %s, outcome = %s::json, ended = clock_timestamp()
@@ -105,12 +115,26 @@ SELECT count(*) FILTER (WHERE worker IS NULL AND due <= clock_timestamp()),
 FROM {s}.outcomes WHERE ended IS NULL
 """
 _REMOVE = "DELETE FROM {s}.outcomes WHERE run = %s"
-_SCHEDULE = """
-INSERT INTO {s}.schedules VALUES (%s, %s, %s, %s)
+_FORGET_WAITING = """
+WITH forgotten AS (
+    DELETE FROM {s}.outcomes WHERE schedule = %(name)s AND begun IS NULL
+        AND (ended IS NULL OR due > clock_timestamp())
+)
+"""
+"""The jobs of a schedule that wait for their time, those that were cancelled included."""
+_SCHEDULE = f"""{_FORGET_WAITING}
+INSERT INTO {{s}}.schedules VALUES (%(name)s, %(cron)s, %(job)s, %(due)s)
 ON CONFLICT (name) DO UPDATE SET cron = excluded.cron, job = excluded.job, due = excluded.due
 """
-_UNSCHEDULE = "DELETE FROM {s}.schedules WHERE name = %s"
+_UNSCHEDULE = f"{_FORGET_WAITING} DELETE FROM {{s}}.schedules WHERE name = %(name)s"
 _FIND_SCHEDULE = "SELECT cron, job, due, clock_timestamp() FROM {s}.schedules WHERE name = %s"
+_STOPPED = """
+SELECT name, cron, plan.job, plan.due, clock_timestamp(), last.ended IS NOT NULL
+FROM {s}.schedules AS plan LEFT JOIN {s}.outcomes AS last
+    ON run = name || to_char(plan.due AT TIME ZONE 'UTC', '"-"YYYYMMDD"T"HH24MISS')
+WHERE run IS NULL OR last.ended IS NOT NULL
+"""
+"""Schedules whose next job is not there or has ended; its id is that of `build_run_id`."""
 _MOVE = "UPDATE {s}.schedules SET due = %s WHERE name = %s AND due = %s"
 
 
@@ -158,6 +182,7 @@ class Beginning:
         was_begun: Whether any worker had begun it before.
         schedule: The name of the schedule that it comes from.
         is_known: Whether its session is in the journal.
+        is_held: Whether some process may write its session now.
     """
 
     answer: str
@@ -169,6 +194,7 @@ class Beginning:
     was_begun: bool = False
     schedule: str | None = None
     is_known: bool = True
+    is_held: bool = False
 
 
 @frozen
@@ -235,6 +261,10 @@ class OutcomeTable:
         times = [as_of for _, as_of in unhanded]
         self._run(_HANDED, (runs, times), "submitting")
 
+    def unhand(self) -> list[Unhanded]:
+        """Take note that the engine knows of no job, but for those that are worked now."""
+        return _read_tickets(self._run(_UNHAND, (), "submitting again"))
+
     def look(self, seconds: float, days: float) -> list[Unhanded]:
         """Return jobs that the engine has not been told of for so long; remove old outcomes.
 
@@ -247,15 +277,18 @@ class OutcomeTable:
 
     # ---- working
 
-    def begin(self, run: str, worker: str, *, per_tenant: int | None) -> Beginning:
+    def begin(
+        self, run: str, worker: str, *, per_tenant: int | None, is_again: bool = False
+    ) -> Beginning:
         """Begin a job, if it may begin now; else it is set aside.
 
         Args:
             run: The job's run.
             worker: Who works it.
             per_tenant: How many jobs of a tenant may be worked at once anywhere.
+            is_again: Whether this worker tries again: that is no further attempt.
         """
-        values = (run, worker, VERSION, per_tenant)
+        values = (run, worker, VERSION, per_tenant, is_again)
         found = self._run(_BEGIN, values, f"beginning `{run}`")[0][0]
         if found["answer"] == "ended":
             return Beginning("ended")
@@ -311,16 +344,21 @@ class OutcomeTable:
     # ---- schedules
 
     def schedule(self, name: str, cron: str, job: Mapping[str, Any], due: Any) -> None:
-        """Add a schedule, or replace the one of this name."""
-        self._run(_SCHEDULE, (name, cron, json.dumps(job), due), f"scheduling `{name}`")
+        """Add a schedule, or replace the one of this name and its jobs that wait."""
+        values = {"name": name, "cron": cron, "job": json.dumps(job), "due": due}
+        self._run(_SCHEDULE, values, f"scheduling `{name}`")
 
     def unschedule(self, name: str) -> None:
-        self._run(_UNSCHEDULE, (name,), f"removing the schedule `{name}`")
+        self._run(_UNSCHEDULE, {"name": name}, f"removing the schedule `{name}`")
 
     def find_schedule(self, name: str) -> tuple[Any, ...] | None:
         """Return `(cron, job, due, now)` of a schedule."""
         rows = self._run(_FIND_SCHEDULE, (name,), f"looking for the schedule `{name}`")
         return rows[0] if rows else None
+
+    def find_stopped_schedules(self) -> Rows:
+        """Return `(name, cron, job, due, now, has_ended)` of schedules that no job goes on with."""
+        return self._run(_STOPPED, (), "looking for schedules")
 
     def move_schedule(self, name: str, due: Any, following: Any) -> None:
         """Make `following` the next time of a schedule, unless it has been changed."""

@@ -28,7 +28,7 @@ from .engines import RETRY_SECONDS, Engine, GoOnElsewhere
 from .handing_in import SetAside, hand_in, wait_until
 from .job import Job, JobEnd, build_outcome
 from .job_run import MakeAgent, SessionTurns, read_end, run_job
-from .outcomes import Beginning, OutcomeTable
+from .outcomes import Beginning, OutcomeTable, QueueError
 from .schedules import begin_scheduled
 
 AGAIN_SECONDS = 0.5
@@ -150,18 +150,20 @@ class Runner:
 
     async def _insist(self, run: str) -> None:
         """Work a job, also when the table or the engine was away."""
+        is_again = False
         async with self._places:
             while not self._leaving.is_set():
                 try:
-                    await self._work(run)
+                    await self._work(run, is_again=is_again)
                     return
                 except FerruleError as error:
                     _log.warning("job `%s` waits: %s", run, error)
+                    is_again = True
                     await wait_until(self._leaving, RETRY_SECONDS)
         raise GoOnElsewhere
 
-    async def _work(self, run: str) -> None:
-        beginning = await _run_in_thread(partial(self._begin, run))
+    async def _work(self, run: str, *, is_again: bool) -> None:
+        beginning = await _run_in_thread(partial(self._begin, run, is_again=is_again))
         if beginning.unhanded is not None:
             self._set_aside.add(beginning.unhanded, self._choose_pause(beginning))
         if beginning.job is None:
@@ -191,9 +193,11 @@ class Runner:
         # What has taken long may take long: then a tenth of that is soon enough.
         return min(MOST_SECONDS, max(AGAIN_SECONDS * before, beginning.blocked / 10))
 
-    def _begin(self, run: str) -> Beginning:
+    def _begin(self, run: str, *, is_again: bool) -> Beginning:
         """Begin a job. Without a job in it, there is nothing to do now."""
-        beginning = self._table.begin(run, self._name, per_tenant=self._per_tenant)
+        beginning = self._table.begin(
+            run, self._name, per_tenant=self._per_tenant, is_again=is_again
+        )
         if begin_scheduled(self._table, self._engine, run, beginning):
             return beginning
         self._table.remove(run)
@@ -202,6 +206,9 @@ class Runner:
     async def _run(self, job: Job, beginning: Beginning) -> dict[str, Any] | None:
         """Run a job to its end. Return its outcome, unless that is written."""
         if beginning.attempt > MAX_WORKERS:
+            if beginning.is_held:
+                # It came to many workers, and one of them works it, or died just now.
+                raise QueueError("another worker has its session", retryable=True)
             detail = f"given up: {MAX_WORKERS} workers ended while they worked it"
             return build_outcome(job, "failed", code="job_given_up", detail=detail)
         end = self._ends[job.run] = JobEnd(job)

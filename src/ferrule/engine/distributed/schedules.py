@@ -1,8 +1,9 @@
 """Schedules: a job that submits the next of its kind when it begins.
 
 The next time of a schedule waits in the engine as a job with a delay, so nothing has to look for
-times that have come, and any engine that can wait will do. Cron expressions are read by
-`croniter`, in UTC: five fields, or six with seconds first.
+times that have come, and any engine that can wait will do. If that job is cancelled or gone,
+workers submit the next one when they look for what was left behind (`restart_schedules`). Cron
+expressions are read by `croniter`, in UTC: five fields, or six with seconds first.
 """
 
 from __future__ import annotations
@@ -67,11 +68,28 @@ def begin_scheduled(table: OutcomeTable, engine: Engine, run: str, beginning: Be
     cron, job, due, now = found
     if build_run_id(name, due) != run:
         return beginning.was_begun
-    earliest = now - timedelta(seconds=SKIPPED_SECONDS)
-    following = find_next_time(cron, max(due, earliest).astimezone(UTC))
+    following = _find_following(cron, due, now)
     submit_scheduled(table, engine, name, job, following, now)
     table.move_schedule(name, due, following)
-    return beginning.was_begun or due >= earliest
+    return beginning.was_begun or not _is_past(due, now)
+
+
+def restart_schedules(table: OutcomeTable, engine: Engine) -> None:
+    """Submit the next job of schedules that have none, because it was cancelled or is gone."""
+    for name, cron, job, due, now, has_ended in table.find_stopped_schedules():
+        is_over = has_ended or _is_past(due, now)
+        following = _find_following(cron, due, now) if is_over else due
+        submit_scheduled(table, engine, name, job, following, now)
+        table.move_schedule(name, due, following)
+
+
+def _is_past(due: datetime, now: datetime) -> bool:
+    return due < now - timedelta(seconds=SKIPPED_SECONDS)
+
+
+def _find_following(cron: str, due: datetime, now: datetime) -> datetime:
+    earliest = now - timedelta(seconds=SKIPPED_SECONDS)
+    return find_next_time(cron, max(due, earliest).astimezone(UTC))
 
 
 def build_run_id(name: str, due: datetime) -> str:

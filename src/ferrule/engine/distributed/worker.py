@@ -24,22 +24,25 @@ from contextlib import closing
 from functools import partial
 from uuid import uuid4
 
-from ferrule.core.errors import FerruleError
+from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.engine.threads import Threads
 from ferrule.storage.journal.postgres import PostgresJournal
 
 from .engines import DEFAULT_ENGINE, LOST_AFTER, Engine, EngineOptions, open_engine, run_blocking
-from .handing_in import LOOK_SECONDS, tend, wait_until
+from .handing_in import hand_in, wait_until
 from .job_run import MakeAgent
 from .jobs import libpq_url
-from .outcomes import OutcomeTable
+from .outcomes import SCHEMA, OutcomeTable
 from .runner import Runner
+from .schedules import restart_schedules
 
 LEASE_SECONDS = 15.0
 """How long sessions stay with a worker that is gone; a third of it until a job is cancelled."""
 END_SECONDS = 10.0
 """Seconds that an engine may take to end once all jobs are left."""
+LOOK_SECONDS = 60.0
+"""Seconds between two looks at what was left behind."""
 RETRY_SECONDS = 1.0
 """Seconds before the engine is asked again after it could not be reached."""
 _log = logging.getLogger(__name__)
@@ -76,7 +79,7 @@ class Worker:
         name: The worker's name; one that nobody else has if empty.
 
     Raises:
-        ConfigError: The database URL is invalid.
+        ConfigError: The database URL is invalid, or the journal is in another schema.
     """
 
     def __init__(
@@ -98,6 +101,11 @@ class Worker:
         self._concurrency = concurrency
         self._per_tenant = per_tenant
         self._times = times
+        if journal is not None and journal.schema != SCHEMA:
+            raise ConfigError(
+                f"the journal of a worker is in schema `{journal.schema}`",
+                hint=f"its outcomes are written with it: use schema `{SCHEMA}`",
+            )
         self._journal = journal
         self._stop_early = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -112,7 +120,7 @@ class Worker:
         journal = self._journal or PostgresJournal(self._url, lease_seconds=LEASE_SECONDS)
         with closing(journal), closing(OutcomeTable(self._url)) as table:
             table.check()
-            # Its tables must be there before a job begins.
+            # Whether it can be used is to be said before a job begins.
             journal.find_known([])
             if table.is_pooled:
                 _log.warning(
@@ -167,7 +175,8 @@ class Worker:
             try:
                 await engine.work(runner, concurrency=self._concurrency, stop=stopped)
             except Exception as error:  # noqa: BLE001  boundary: libraries of engines raise what they like while their server is away
-                _log.warning("the engine is away and will be asked again: %s", error)
+                if not stopped.is_set():
+                    _log.warning("the engine is away and will be asked again: %s", error)
             # One that stops by itself has lost its server.
             await wait_until(stopped, RETRY_SECONDS)
 
@@ -180,3 +189,9 @@ class Worker:
             except FerruleError:
                 # The database or the engine is not reachable. Try again later.
                 continue
+
+
+def tend(engine: Engine, table: OutcomeTable, keep_days: float) -> None:
+    """Hand in what was left behind, and remove outcomes that are older than `keep_days`."""
+    hand_in(table, engine, table.look(LOOK_SECONDS, keep_days))
+    restart_schedules(table, engine)

@@ -198,6 +198,11 @@ class PostgresJournal:
         self._stopped = threading.Event()
 
     @property
+    def schema(self) -> str:
+        """The schema that its tables are in."""
+        return self._db.schema
+
+    @property
     def where(self) -> str:
         """The database for display, without password and user."""
         return self._db.where

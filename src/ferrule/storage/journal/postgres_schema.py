@@ -143,7 +143,7 @@ CREATE TABLE "{schema}".schedules (
     name text PRIMARY KEY, cron text NOT NULL, job json NOT NULL, due timestamptz NOT NULL
 );
 CREATE FUNCTION "{schema}".begin_job(
-    of_run text, by_worker text, of_version integer, per_tenant integer
+    of_run text, by_worker text, of_version integer, per_tenant integer, is_again boolean
 ) RETURNS json LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -184,8 +184,8 @@ BEGIN
     END IF;
     IF answer = 'begin' THEN
         UPDATE "{schema}".outcomes SET worker = by_worker, begun = clock_timestamp(),
-            handed = true, attempts = attempts + 1
-        WHERE run = of_run AND ended IS NULL;
+            handed = true, attempts = attempts + (NOT is_again)::integer
+        WHERE run = of_run AND ended IS NULL RETURNING attempts INTO mine.attempts;
     ELSE
         -- The engine forgets it, and is told of it again later.
         UPDATE "{schema}".outcomes SET came = clock_timestamp(), handed = false
@@ -197,9 +197,11 @@ BEGIN
     RETURN json_build_object('answer', answer, 'session', mine.session, 'tenant', mine.tenant,
         'priority', mine.priority, 'ahead', ahead, 'as_of', mine.came::text, 'job', mine.job,
         'blocked', coalesce(extract(epoch FROM clock_timestamp() - since), 0),
-        'attempt', mine.attempts + 1, 'was_begun', mine.begun IS NOT NULL,
+        'attempt', mine.attempts, 'was_begun', mine.begun IS NOT NULL,
         'schedule', mine.schedule, 'is_known', EXISTS (
-            SELECT FROM "{schema}".sessions WHERE session = mine.session AND seq > 0));
+            SELECT FROM "{schema}".sessions WHERE session = mine.session AND seq > 0),
+        'is_held', EXISTS (SELECT FROM "{schema}".sessions
+            WHERE session = mine.session AND until > clock_timestamp()));
 END $$;
 """
 
@@ -209,6 +211,9 @@ MIGRATIONS: dict[str, tuple[str, ...]] = {
     "queue": (_QUEUE_1, _QUEUE_2),
 }
 """For each part, the steps to version 1, 2, and so on. A released entry never changes."""
+
+_READ_BY = {"queue": ("journal",)}
+"""For each part, others whose tables its statements read: these are made with it."""
 
 _RIGHTS = {
     "journal": (
@@ -274,13 +279,8 @@ def upgrade(
     if version < newest:
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_UPGRADE_LOCK,))
-            version = _read_version(connection, schema, part)
-            if not version:
-                connection.execute(_CREATE_SCHEMA.format(schema=schema).encode())
-            for step in range(version, newest):
-                connection.execute(MIGRATIONS[part][step].format(schema=schema).encode())
-                mark = _SET_VERSION.format(schema=schema, part=part, version=step + 1)
-                connection.execute(mark.encode())
+            for each in (*_READ_BY.get(part, ()), part):
+                _migrate(connection, schema, each)
     elif version > newest:
         raise kind(
             f"the tables of the {part} in schema `{schema}` were created by a newer version"
@@ -288,6 +288,16 @@ def upgrade(
             code=f"{prefix}_newer",
             hint="use that version, or another schema",
         )
+
+
+def _migrate(connection: Connection[Any], schema: str, part: str) -> None:
+    version = _read_version(connection, schema, part)
+    if not version:
+        connection.execute(_CREATE_SCHEMA.format(schema=schema).encode())
+    for number, step in enumerate(MIGRATIONS[part][version:], version + 1):
+        connection.execute(step.format(schema=schema).encode())
+        mark = _SET_VERSION.format(schema=schema, part=part, version=number)
+        connection.execute(mark.encode())
 
 
 def _read_version(connection: Connection[Any], schema: str, part: str) -> int:
