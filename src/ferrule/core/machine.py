@@ -46,7 +46,7 @@ from .call_states import (
     refuse_excess_call,
     start_ready_calls,
 )
-from .calls import ErrorType, ToolResult
+from .calls import ErrorType, ToolResult, parse_json
 from .commands import AskModel, CheckOutput, Command, EvaluateCall, FinishRun, RunCall
 from .compaction import Compaction
 from .join_policy import MAX_PARALLEL_CALLS, stop_unneeded_calls
@@ -308,7 +308,9 @@ class Machine:
         if event.problems:
             return self._send_back(event.problems, final=event.final)
         self.phase = RunPhase.FINISHED
-        return [replace(self._finish, text=event.output)]
+        is_string = event.output.startswith('"')
+        text = str(parse_json(event.output)) if is_string else event.output
+        return [replace(self._finish, text=text, output=event.output)]
 
     def _send_back(self, problems: tuple[str, ...], *, final: bool = False) -> list[Command]:
         """Tell the model why its answer does not fit, or end the run if it was told enough."""

@@ -1023,9 +1023,9 @@ class Driver:
     def _finish(self, command: FinishRun) -> FinishRun:
         """Feed the end of the run, with the digest of the history that the model was sent."""
         said = (command.stop, command.text, command.code, command.detail, command.usage)
-        self.feed(
-            events.RunFinished(*said, history=self.log.history_digest.digest(self.machine.history))
-        )
+        digest = self.log.history_digest.digest(self.machine.history)
+        output = command.output if command.output != command.text else ""
+        self.feed(events.RunFinished(*said, digest, output))
         return command
 
     async def _settle(
