@@ -31,10 +31,9 @@ from ferrule.core.extras import name_missing_extra
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
-from ferrule.runtime.assemble import Assembly, assemble
+from ferrule.runtime.assemble import Assembly, assemble, wrap_agent
 from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import SETTING_OPTIONS
-from ferrule.storage.settings import settings
 
 with name_missing_extra():
     from ferrule.runtime.http.http_security import Application, Principal
@@ -259,18 +258,13 @@ def create_mcp_endpoint(
 async def _open_assembly(source: Source, *, needs_model: bool = True) -> AsyncGenerator[Assembly]:
     """Enter with the agent to serve; a program's own stays open for the program."""
     if isinstance(source, Agent):
-        yield _wrap_agent(source)
+        yield wrap_agent(source, _log.warning)
         return
     made = assemble(source.options(), notice=_log.warning, needs_model=needs_model)
     try:
         yield made
     finally:
         await made.close(strict=False)
-
-
-def _wrap_agent(agent: Agent[Any, Any]) -> Assembly:
-    root = str(agent.workspace.root) if agent.workspace else None
-    return Assembly(agent, settings.load_settings(workspace=root), _log.warning, owns_journal=False)
 
 
 def _leave_with(assembly: Assembly) -> Callable[[Session[Any]], Any]:
@@ -291,6 +285,6 @@ def _build_console(source: Source) -> Console:
                 hint="make the console of a `Folder` to choose them for each session",
             )
         # A copy, with the same journal: the console gives it an event bus.
-        return _wrap_agent(source.copy_for_user(source.user))
+        return wrap_agent(source.copy_for_user(source.user), _log.warning)
 
     return console_setup.build_console_over(wrap, owner=source.user)

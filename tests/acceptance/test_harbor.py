@@ -421,7 +421,10 @@ async def test_a_model_gets_a_stub_at_the_threshold_and_reads_twenty_thousand_by
     def fetch(history: Sequence[Message]) -> Step:
         seen["stub"] = last_text(history)
         return calls(
-            ("artifact_fetch", {"ref": record(last_text(history))["artifact"], "max_bytes": 20_000})
+            (
+                "artifact_fetch",
+                {"artifact": record(last_text(history))["artifact"], "max_bytes": 20_000},
+            )
         )
 
     def done(history: Sequence[Message]) -> Step:
@@ -445,8 +448,8 @@ async def test_a_model_gets_a_stub_at_the_threshold_and_reads_twenty_thousand_by
     )
     assert (part["content"], part["truncated"]) == (whole[:20_000], True)
     theirs = agent_of([], [text], artifacts=tmp_path, tenant="elsewhere").session()
-    refused = await theirs.call("artifact_fetch", ref=stub["artifact"])
-    missing = await theirs.call("artifact_fetch", ref="art-" + "0" * 64)
+    refused = await theirs.call("artifact_fetch", artifact=stub["artifact"])
+    missing = await theirs.call("artifact_fetch", artifact="art-" + "0" * 64)
     assert (
         refused.error_type is missing.error_type is ErrorType.NOT_FOUND
         and whole[:20] not in refused.to_text()

@@ -253,7 +253,7 @@ def _everywhere(eyes: Eyes, session: str) -> None:
         f"/tools/tool?name={asked}",
         f"/events?session={asked}",
         f"/artifacts?session={asked}",
-        f"/artifacts/view?session={asked}&ref={asked}",
+        f"/artifacts/view?session={asked}&artifact={asked}",
         f"/audit?tool={asked}&text={asked}",
         f"/{quote(NAME)}",
         f"/playground?a={asked}",
@@ -265,10 +265,10 @@ def _everywhere(eyes: Eyes, session: str) -> None:
     reference = _artifact(eyes, session)
     for way in ("text", "json", "table", "diff", "image", asked):
         eyes.open(
-            f"/artifacts/view?session={session}&ref={reference}&as={way}&find={asked}&at={asked}"
+            f"/artifacts/view?session={session}&artifact={reference}&as={way}&find={asked}&at={asked}"
         )
     assert "onerror=alert(1)" in eyes.open(
-        f"/artifacts/view?session={session}&ref={reference}&as=text"
+        f"/artifacts/view?session={session}&artifact={reference}&as=text"
     )
 
 
@@ -355,4 +355,4 @@ def _artifact(eyes: Eyes, session: str) -> str:
     eyes.open(f"/artifacts?session={session}")
     link = eyes.page.locator("table.list th a").first.get_attribute("href")
     assert link is not None
-    return link.partition("ref=")[2].partition("&")[0]
+    return link.partition("artifact=")[2].partition("&")[0]

@@ -173,7 +173,7 @@ def artifact(console: Interface) -> tuple[str, str]:
         interface, spelled(interface, got(f"/artifacts?session={session}"), connection="close")
     )
     assert listed is not None
-    found = re.search(r"ref=([^&\"]+)", listed.body)
+    found = re.search(r"artifact=([^&\"]+)", listed.body)
     assert found is not None
     return session, found[1]
 
@@ -184,7 +184,7 @@ def test_artifacts_are_had_by_those_whose_they_are_and_by_no_trick(
     session, reference = artifact
 
     def asked(where: str, session: str, reference: str, token: str = TOKEN) -> Answer:
-        query = urlencode({"session": session, "ref": reference})
+        query = urlencode({"session": session, "artifact": reference})
         sent = spelled(
             console,
             got(f"/artifacts/{where}?{query}"),

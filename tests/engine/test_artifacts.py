@@ -96,7 +96,9 @@ async def test_a_result_of_the_threshold_becomes_a_stub_and_one_byte_less_does_n
         and "lines left out" in result.data["preview"]
     )
     assert len(result.to_text()) < 2000 and "artifact_read" in result.to_text()
-    fetched = await session.call("artifact_fetch", ref=result.data["artifact"], max_bytes=20_000)
+    fetched = await session.call(
+        "artifact_fetch", artifact=result.data["artifact"], max_bytes=20_000
+    )
     assert len(fetched.data["content"]) == 20_000 and not fetched.partial
 
 
@@ -233,15 +235,15 @@ async def test_another_session_user_and_tenant_get_the_answer_for_what_is_not_th
 ) -> None:
     session, result = await one(agent(artifacts=tmp_path, user="me"), "text", size=50_000)
     ref = result.data["artifact"]
-    assert (await session.call("artifact_read", ref=ref)).success
+    assert (await session.call("artifact_read", artifact=ref)).success
     for other in (
         agent(artifacts=tmp_path, user="me"),
         agent(artifacts=tmp_path, user="you"),
         agent(artifacts=tmp_path, user="me", tenant="else"),
     ):
         for name in ("artifact_fetch", "artifact_read"):
-            theirs, refused = await one(other, name, ref=ref)
-            nobodys = await theirs.call(name, ref="art-" + "0" * 64)
+            theirs, refused = await one(other, name, artifact=ref)
+            nobodys = await theirs.call(name, artifact="art-" + "0" * 64)
             assert refused.error_type is nobodys.error_type is ErrorType.NOT_FOUND
             assert (refused.error_message or "").replace(
                 ref, "art-" + "0" * 64
@@ -255,7 +257,7 @@ async def test_a_session_that_goes_on_reads_what_it_kept_before(tmp_path: Path) 
     result = await first.run("go")
     session = agent(says("again"), journal=journal).resume(result.session)
     read = await session.call(
-        "artifact_read", ref=result.results[0].data["artifact"], mode="tail", count=1
+        "artifact_read", artifact=result.results[0].data["artifact"], mode="tail", count=1
     )
     assert read.data["content"] == "123456789"
     assert (await session.run("more")).text == "again"
@@ -267,9 +269,9 @@ async def test_a_session_that_goes_on_reads_what_it_kept_before(tmp_path: Path) 
 async def test_a_part_has_at_least_one_byte() -> None:
     session, result = await one(agent(mode="default"), "text", size=500_000)
     ref = result.data["artifact"]
-    fetched = await session.call("artifact_fetch", ref=ref, max_bytes=1)
+    fetched = await session.call("artifact_fetch", artifact=ref, max_bytes=1)
     assert fetched.success and len(fetched.data["content"]) == 1
-    none = await session.call("artifact_fetch", ref=ref, max_bytes=0)
+    none = await session.call("artifact_fetch", artifact=ref, max_bytes=0)
     assert not none.success and "max_bytes" in (none.error_message or "")
 
 
@@ -278,9 +280,9 @@ async def test_reading_parts_asks_nobody_and_is_never_kept_itself() -> None:
     session, result = await one(agent(mode="default"), "text", size=500_000)
     ref = result.data["artifact"]
     for arguments in ({"max_bytes": 10_000_000}, {"max_bytes": 40_000}, {}):
-        fetched = await session.call("artifact_fetch", ref=ref, **arguments)
+        fetched = await session.call("artifact_fetch", artifact=ref, **arguments)
         assert fetched.success and "content" in fetched.data and len(fetched.to_text()) < THRESHOLD
-    read = await session.call("artifact_read", ref=ref, count=1_000_000)
+    read = await session.call("artifact_read", artifact=ref, count=1_000_000)
     assert read.success and read.data["lines"] > 1000 and len(read.to_text()) < THRESHOLD
 
 
@@ -290,7 +292,9 @@ async def test_reading_parts_asks_nobody_and_is_never_kept_itself() -> None:
 async def fetched_whole(session: Session, ref: str, most: int) -> bytes:
     data, offset = b"", 0
     while True:
-        piece = (await session.call("artifact_fetch", ref=ref, offset=offset, max_bytes=most)).data
+        piece = (
+            await session.call("artifact_fetch", artifact=ref, offset=offset, max_bytes=most)
+        ).data
         assert piece["offset"] == offset
         data += piece["content"].encode()
         if not piece["truncated"]:
@@ -339,7 +343,7 @@ async def test_an_offset_within_a_character_is_moved_to_its_beginning_in_text_an
     session, result = await one(ours, "pieces")
     for offset, begin in enumerate(begins):
         fetched = await session.call(
-            "artifact_fetch", ref=result.data["artifact"], offset=offset, max_bytes=9
+            "artifact_fetch", artifact=result.data["artifact"], offset=offset, max_bytes=9
         )
         if mime == "text/plain":
             assert fetched.data["offset"] == begin
@@ -355,9 +359,11 @@ async def test_each_way_of_reading_gives_its_part() -> None:
     ours = agent()
     session, document = await one(ours, "rows", count=4000)
     ref = document.data["artifact"]
-    found = await session.call("artifact_read", ref=ref, mode="json", pointer="/rows/1234/name")
+    found = await session.call(
+        "artifact_read", artifact=ref, mode="json", pointer="/rows/1234/name"
+    )
     assert found.data["value"] == "row 1234"
-    whole = await session.call("artifact_read", ref=ref, mode="json")
+    whole = await session.call("artifact_read", artifact=ref, mode="json")
     assert whole.data["truncated"] and whole.data["value"]["total"] == 4000
     listed = await session.call("table", count=30_000)
     ref = listed.data["artifact"]
@@ -365,16 +371,16 @@ async def test_each_way_of_reading_gives_its_part() -> None:
         listed.data["preview"].startswith("id,name\n0,row 0\n")
         and listed.data["mime"] == "text/csv"
     )
-    some = await session.call("artifact_read", ref=ref, mode="rows", start=20_000, count=2)
+    some = await session.call("artifact_read", artifact=ref, mode="rows", start=20_000, count=2)
     assert some.data["columns"] == ["id", "name"] and some.data["rows"][0] == ["19999", "row 19999"]
     assert some.data["next_start"] == 20_002
-    grep = await session.call("artifact_read", ref=ref, mode="grep", pattern="row 2999[89]$")
+    grep = await session.call("artifact_read", artifact=ref, mode="grep", pattern="row 2999[89]$")
     assert grep.data["matches"] == [
         {"line": n + 2, "text": f"{n},row {n}"} for n in (29_998, 29_999)
     ]
-    lines = await session.call("artifact_read", ref=ref, start=3, count=2)
+    lines = await session.call("artifact_read", artifact=ref, start=3, count=2)
     assert (lines.data["content"], lines.data["next_start"]) == ("1,row 1\n2,row 2", 5)
-    tail = await session.call("artifact_read", ref=ref, mode="tail", count=2)
+    tail = await session.call("artifact_read", artifact=ref, mode="tail", count=2)
     assert tail.data["content"] == "29998,row 29998\n29999,row 29999"
 
 
@@ -391,7 +397,7 @@ async def test_each_way_of_reading_gives_its_part() -> None:
 )
 async def test_a_reading_that_cannot_be_says_why(arguments: dict[str, Any], said: str) -> None:
     session, result = await one(agent(), "text", size=50_000)
-    refused = await session.call("artifact_read", ref=result.data["artifact"], **arguments)
+    refused = await session.call("artifact_read", artifact=result.data["artifact"], **arguments)
     assert refused.error_type is ErrorType.VALIDATION_FAILED and said in (
         refused.error_message or ""
     )
@@ -405,7 +411,7 @@ async def test_bytes_that_are_no_text_come_as_base64(tmp_path: Path) -> None:
 
     session, result = await one(agent(tools=[picture]), "picture")
     assert "lines" not in result.data and "not text" in result.data["preview"]
-    fetched = await session.call("artifact_fetch", ref=result.data["artifact"], offset=254)
+    fetched = await session.call("artifact_fetch", artifact=result.data["artifact"], offset=254)
     assert (fetched.data["content"], fetched.data["encoding"]) == ("/v8=", "base64")
     _, cut = await one(agent(tools=[picture], artifacts=False), "picture")
     assert cut.data == "[256 bytes of image/png, which is not text]"
@@ -489,13 +495,13 @@ async def main():
     agent = Agent(model_client, [dump], storage=Storage(artifacts=True, journal=":memory:"))
     session = agent.session()
     small = await session.call("dump", mebi=1)
-    await session.call("artifact_read", ref=small.data["artifact"], mode="grep", pattern="^8")
+    await session.call("artifact_read", artifact=small.data["artifact"], mode="grep", pattern="^8")
     before = peak()
     result = (await session.run("go")).results[1]
     ref = result.data["artifact"]
-    middle = await session.call("artifact_read", ref=ref, start=800_000, count=3)
-    fetched = await session.call("artifact_fetch", ref=ref, offset=150 * MEBI, max_bytes=20_000)
-    tail = await session.call("artifact_read", ref=ref, mode="tail", count=2)
+    middle = await session.call("artifact_read", artifact=ref, start=800_000, count=3)
+    fetched = await session.call("artifact_fetch", artifact=ref, offset=150 * MEBI, max_bytes=20_000)
+    tail = await session.call("artifact_read", artifact=ref, mode="tail", count=2)
     print(json.dumps({
         "size": result.size, "stub": len(result.to_text()), "grown": peak() - before,
         "middle": middle.data["lines"], "fetched": len(fetched.data["content"]), "tail": tail.data["lines"],
@@ -563,7 +569,7 @@ async def test_what_is_kept_is_what_the_hooks_have_left() -> None:
 
     hiding = Redacting()
     session, result = await one(agent(tools=[leaky], hooks=[hiding]), "leaky", size=100_000)
-    tail = await session.call("artifact_fetch", ref=result.data["artifact"], offset=99_990)
+    tail = await session.call("artifact_fetch", artifact=result.data["artifact"], offset=99_990)
     assert (hiding.seen, tail.data["content"]) == (100_006, "x" * 10 + "[gone]")
     # More than the hooks are shown is cut first: nothing is kept that they have not seen.
     session, result = await one(agent(tools=[leaky], hooks=[hiding]), "leaky", size=1_000_000)

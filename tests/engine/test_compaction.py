@@ -221,7 +221,7 @@ async def test_the_model_can_read_what_was_left_out_as_an_artifact(tmp_path: Pat
                     self.summaries = 1
                     name = message.text.partition("kept as ")[2].partition(";")[0]
                     assert name.startswith("art-")
-                    return calls(("artifact_read", {"ref": name, "mode": "lines"}))
+                    return calls(("artifact_read", {"artifact": name, "mode": "lines"}))
             return await super().next_step(ask)
 
     model_client = Reader(10, window=5_000)

@@ -121,7 +121,7 @@ async def test_128_runs_of_different_people_over_one_catalog_keep_results_journa
     refs: dict[int, str] = {}
 
     def read_again(number: int) -> Step:
-        return calls(("artifact_fetch", {"ref": refs[number], "max_bytes": 600}))
+        return calls(("artifact_fetch", {"artifact": refs[number], "max_bytes": 600}))
 
     def answer_next(history: Sequence[Message]) -> Step:
         number = asked_for(history)

@@ -5,6 +5,7 @@ trusted.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from ferrule import Agent, Permissions, Storage
 from ferrule.core.errors import ConfigError
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
+from ferrule.extensions.extensions import Extensions, load_extensions
 from ferrule.extensions.starlark.pool import WorkerPool
-from ferrule.extensions.tool_files.loading import KINDS, load_tools, load_trusted_tools
+from ferrule.extensions.tool_files.loading import KINDS, load_tools
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.trust import TrustStore
@@ -199,66 +201,55 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
+def load(repository: Path, **more: Any) -> Extensions:
+    return load_extensions(TrustStore().read(repository), **more)
+
+
+def names_of(loaded: Extensions) -> list[str]:
+    return [tool.full_name for tool in loaded.make_tools() if tool.loading is not Loading.INTERNAL]
+
+
 def test_a_repository_brings_nothing_until_it_is_trusted(repository: Path) -> None:
-    trust = TrustStore()
-    loaded = load_trusted_tools(repository, trust)
-    assert (loaded.state, loaded.tools, loaded.make_tools(ScriptEnvironment())) == (
-        "untrusted",
-        (),
-        (),
-    )
-    assert [(one.name, one.what) for one in loaded.changes] == [(".harness/tools/t.md", "added")]
-    trust.trust(repository)
-    loaded = load_trusted_tools(repository, trust)
-    assert (loaded.state, [one.name for one in loaded.tools], loaded.changes) == (
-        "trusted",
-        ["t"],
-        (),
-    )
+    assert load(repository).make_tools() == ()
+    TrustStore().trust(repository)
+    assert names_of(load(repository)) == ["t"]
 
 
-def test_a_changed_file_asks_again_and_shows_what_changed(repository: Path) -> None:
+def test_a_changed_file_brings_nothing_and_what_changed_is_shown(repository: Path) -> None:
     trust = TrustStore()
     trust.trust(repository)
     (repository / ".harness/tools/t.md").write_bytes(
         tool_file().replace(b"return 1", b"return exec.run('x')")
     )
-    loaded = load_trusted_tools(repository, trust)
-    assert (loaded.state, loaded.tools) == ("changed", ())
-    (change,) = loaded.changes
+    assert load(repository).make_tools() == ()
+    (change,) = trust.diff(repository)
     assert change.what == "changed"
     assert "-      return 1" in change.diff
     assert "+      return exec.run('x')" in change.diff
     (repository / ".harness/tools/u.md").write_bytes(tool_file())
-    assert [one.what for one in load_trusted_tools(repository, trust).changes] == [
-        "changed",
-        "added",
-    ]
+    assert [one.what for one in trust.diff(repository)] == ["changed", "added"]
 
 
 def test_an_untrusted_file_is_not_even_read_as_a_tool(repository: Path) -> None:
     (repository / ".harness/tools/broken.md").write_bytes(b"no front matter")
-    assert load_trusted_tools(repository).state == "untrusted"
+    assert load(repository).left_out == ()
     TrustStore().trust(repository)
-    (left_out,) = load_trusted_tools(repository).left_out
+    (left_out,) = load(repository).left_out
     assert "broken.md" in left_out.detail
 
 
 def test_a_link_to_a_tool_is_not_followed_and_said(repository: Path) -> None:
     (repository / "outside.md").write_bytes(tool_file())
     (repository / ".harness/tools/linked.md").symlink_to("../../outside.md")
+    assert load(repository).notices == ()
     TrustStore().trust(repository)
-    loaded = load_trusted_tools(repository)
-    assert [one.name for one in loaded.tools] == ["t"]
-    assert (
-        str(loaded.warnings[0])
-        == ".harness/tools/linked.md: it is a link, and links are not followed"
-    )
+    loaded = load(repository)
+    assert names_of(loaded) == ["t"]
+    assert loaded.notices == (".harness/tools/linked.md: it is a link, and links are not followed",)
 
 
 def test_a_repository_without_configuration_brings_nothing(tmp_path: Path) -> None:
-    loaded = load_trusted_tools(tmp_path)
-    assert (loaded.state, loaded.tools, loaded.changes) == ("absent", (), ())
+    assert load(tmp_path).make_tools() == ()
 
 
 async def test_a_trusted_file_is_called_by_a_model(
@@ -273,7 +264,7 @@ async def test_a_trusted_file_is_called_by_a_model(
     (repository / ".harness/tools/first_line.md").write_text(text)
     (repository / "poem.txt").write_text("roses are red\nviolets are blue\n")
     TrustStore().trust(repository)
-    tools = load_trusted_tools(repository).make_tools(ScriptEnvironment(), pool=shared_workers)
+    tools = load(repository, pool=shared_workers).make_tools()
     steps = [calls(("first_line", {"path": "poem.txt"})), says("done")]
     agent = Agent(
         Scripted(steps),

@@ -49,7 +49,7 @@ async def open_asker(
     world = ScriptEnvironment(
         web=WebClient(AllowedDomains.parse(["localhost", "127.0.0.1"]), environment={})
     )
-    tools = LoadedTools("trusted", (parse_tool(data, "t.md"),)).make_tools(world, pool=pool)
+    tools = LoadedTools((parse_tool(data, "t.md"),)).make_tools(world, pool=pool)
     given: dict[str, Any] = {"allow": ["t"], **options}
     ours = Agent(
         given.pop("model", Scripted([])),

@@ -60,7 +60,7 @@ def test_the_tools_of_a_new_project_are_valid_pass_their_tests_and_work_once_tru
 ) -> None:
     ferrule("init", "p")
     ferrule("trust", "p", "--revoke")
-    assert ferrule("validate", "p", "--strict").err == "4 files, 0 errors, 0 warnings\n"
+    assert ferrule("validate", "-C", "p", "--strict").err == "4 files, 0 errors, 0 warnings\n"
     assert "3 of 3 cases passed" in ferrule("tools", "test", "-C", "p").err
     call = ("tools", "call", "count_words", "text=to be", "-C", "p")
     refused = ferrule(*call)

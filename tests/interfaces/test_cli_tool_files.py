@@ -188,7 +188,7 @@ def test_validate_says_everything_at_once_and_fails(ferrule: Any, folder: Path) 
         ".mcp.json: error: server `b` has neither `command` nor `url`; name one of them",
     ):
         assert words in ran.out
-    assert ferrule("validate", str(folder.parent)).code == 0
+    assert ferrule("validate", "-C", str(folder.parent)).code == 0
 
 
 @pytest.mark.proves("validate.exit-codes")

@@ -22,6 +22,8 @@ from ferrule.jobs import Job
 from ferrule.models.scripted import calls, says
 from ferrule.servers import A2aServer
 from ferrule.servers.a2a.server import RPC_PATH
+from ferrule.servers.acp.agent import AcpAgent
+from ferrule.servers.acp.session_sources import ProgramSource
 from ferrule.storage import SqliteJournal
 from ferrule.web import (
     MountableApp,
@@ -144,6 +146,28 @@ async def ask_a2a(office: Office, folder: Path) -> str:
     return answered.text
 
 
+class Editor:
+    """An editor that shows nothing and approves of everything."""
+
+    async def update(self, session: str, update: Any) -> None:
+        """Take an update."""
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Any:
+        return {"outcome": {"outcome": "selected", "optionId": params["options"][0]["optionId"]}}
+
+
+async def ask_acp(office: Office, folder: Path) -> str:
+    server = AcpAgent(ProgramSource(office.agent()), Editor())
+    await server.handle("initialize", {"protocolVersion": 1})
+    opened = await server.handle("session/new", {"cwd": str(folder), "mcpServers": []})
+    prompt = [{"type": "text", "text": "whose?"}]
+    asked = {"sessionId": opened["sessionId"], "prompt": prompt}
+    answered = await server.handle("session/prompt", asked)
+    await server.close()
+    assert answered["stopReason"] == "end_turn"
+    return ""
+
+
 async def work_job(office: Office, folder: Path) -> str:
     job = Job("whose?", user="ada").with_name()
 
@@ -189,6 +213,7 @@ HOSTS: Mapping[str, Callable[[Office, Path], Awaitable[str]]] = {
     ),
     "ag-ui": post(create_ag_ui_endpoint, "/run", ASK_AG_UI, accept="text/event-stream"),
     "a2a": ask_a2a,
+    "acp": ask_acp,
     "console": ask_console,
 }
 

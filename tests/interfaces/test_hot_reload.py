@@ -564,3 +564,29 @@ async def test_a_changed_python_file_is_withdrawn_until_it_is_trusted_and_then_i
     await here.reload()
     assert await here.greeting() == "second", "one that is broken keeps what there was"
     assert any("tools.py:1: it cannot be loaded" in said for said in here.told)
+
+
+@pytest.mark.parametrize(
+    ("state", "journal"), [("config/state", ""), ("config", ""), ("", "config/j.db")]
+)
+async def test_what_ferrule_keeps_in_the_settings_folder_reloads_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, journal: str
+) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    monkeypatch.setenv("FERRULE_CONFIG", str(config))
+    monkeypatch.setenv("FERRULE_STATE", str(tmp_path / (state or "state")))
+    model = tmp_path / "model.json"
+    model.write_text('[{"say": "Yes."}, {"say": "Yes."}]')
+    (tmp_path / "work").mkdir()
+    options: dict[str, Any] = {"model": f"scripted:{model}", "workspace": str(tmp_path / "work")}
+    if journal:
+        options["journal__path"] = str(tmp_path / journal)
+    world = World(options)
+    await world.session.run("hello")
+    assert world.reloading.find_changes() is None
+    await world.session.run("again")
+    assert world.reloading.find_changes() is None
+    (config / "ferrule.yaml").write_text("limits: {max_turns: 3}\n")
+    assert world.reloading.find_changes() is not None
+    await world.assembly.close(world.session)

@@ -46,6 +46,7 @@ async def chat(options: Options, told: Told) -> None:
 
 async def acp(options: Options, told: Told) -> None:
     from ferrule.servers.acp.conversation import open_conversation
+    from ferrule.servers.acp.session_sources import SettingsSource
 
     class Editor:
         async def update(self, session: str, update: Any) -> None:
@@ -54,7 +55,9 @@ async def acp(options: Options, told: Told) -> None:
         async def request(self, method: str, params: Any) -> Any:
             raise AssertionError(f"asked for {method}")
 
-    conversation = await open_conversation(options, Editor(), folder=".", servers={})
+    conversation = await open_conversation(
+        SettingsSource(options), Editor(), folder=".", servers={}
+    )
     try:
         await conversation.prompt("go")
     finally:

@@ -373,3 +373,107 @@ def test_what_a_server_answered_goes_back_as_its_provider_takes_it(
     for request in sent:
         check(request)
     assert sent
+
+
+# ---- what a content filter refused
+
+FINE = [Said("text", "Fine.")]
+CALLS = [Said("call", id="c1", name="look_up", arguments="{}", value={})]
+AZURE = "The response was filtered due to the prompt triggering Azure's content management policy."
+FLAGGED = "Invalid prompt: it was flagged as potentially violating our usage policy."
+REFUSALS: list[tuple[str, str, Reply]] = [
+    ("chat", "azure", Reply(400, json={"error": {"message": AZURE, "code": "content_filter"}})),
+    ("chat", "openrouter", Reply(403, json={"error": {"message": "The input was flagged"}})),
+    (
+        "chat",
+        "withheld",
+        Reply(json={"choices": [{"message": {"content": ""}, "finish_reason": "content_filter"}]}),
+    ),
+    ("responses", "prompt", Reply(400, json={"error": {"message": FLAGGED}})),
+    (
+        "responses",
+        "withheld",
+        Reply(
+            json={
+                "id": "r",
+                "object": "response",
+                "status": "incomplete",
+                "incomplete_details": {"reason": "content_filter"},
+                "output": [],
+            }
+        ),
+    ),
+    (
+        "anthropic",
+        "output",
+        Reply(
+            400,
+            json={
+                "type": "error",
+                "error": {"message": "Output blocked by content filtering policy"},
+            },
+        ),
+    ),
+    ("anthropic", "withheld", Reply(json={**anthropic_answer([]), "stop_reason": "refusal"})),
+    ("google", "prompt", Reply(json={"promptFeedback": {"blockReason": "SAFETY"}})),
+    ("google", "withheld", Reply(json={"candidates": [{"finishReason": "SAFETY"}]})),
+    ("cohere", "blocked", Reply(400, json={"message": "the input was blocked"})),
+    (
+        "bedrock",
+        "guardrail",
+        Reply(json={**bedrock_answer([]), "stopReason": "guardrail_intervened"}),
+    ),
+    ("ollama", "gateway", Reply(400, json={"error": "content_filter"})),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "refusal"),
+    [pytest.param(kind, reply, id=f"{kind}-{id}") for kind, id, reply in REFUSALS],
+)
+async def test_what_a_content_filter_refused_is_not_sent_again(kind: str, refusal: Reply) -> None:
+    if kind == "bedrock":
+        pytest.importorskip("botocore", reason="`botocore` is not installed: it signs requests")
+    make_client, make_answer, check = KINDS[kind]
+    sent: list[str] = []
+
+    @tool(side_effect="read", risk="safe")
+    def look_up() -> str:
+        """Look it up."""
+        return "SECRET-2"
+
+    def reply(request: Request) -> Reply:
+        if request.target == "/api/show":
+            return Reply(json=MODEL_DETAILS)
+        if request.method != "POST":
+            return Reply(404, json={})
+        body = request.body.decode()
+        sent.append(body)
+        if "SECRET" in body:
+            return refusal
+        is_first = "look it up" in body and not any("look it up" in one for one in sent[:-1])
+        return Reply(json=make_answer(CALLS if is_first else FINE))
+
+    async with HttpDouble(reply) as server:
+        client = make_client("m", base_url=server.url, transport=Transport(sleep=skip_wait))
+        agent = Agent(client, [look_up])
+        async with agent.session() as session:
+            assert (await session.run("hello")).text == "Fine."
+            with pytest.raises(FerruleError) as refused:
+                await session.run("SECRET-1")
+            assert refused.value.code == "content_filter"
+            assert (await session.run("something else")).text == "Fine."
+            with pytest.raises(FerruleError) as refused:
+                await session.run("look it up")
+            assert refused.value.code == "content_filter"
+            assert (await session.run("and now?")).text == "Fine."
+            again = await session.run("still there?")
+        await agent.disconnect()
+    assert sum("SECRET" in body for body in sent) == 2
+    for body in sent:
+        check(json.loads(body))
+    assert "hello" in sent[-1] and "look it up" in sent[-1]
+    assert [one.text for one in again.messages][2:4] == [
+        "[left out: the provider's content filter refused this message]",
+        "[left out: the provider's content filter refused the message before]",
+    ]

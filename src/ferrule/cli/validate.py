@@ -22,12 +22,19 @@ with lazy_imports():
 
 
 @click.command()
-@click.argument("folder", default=".", type=click.Path(exists=True, file_okay=False))
+@click.option(
+    "-C",
+    "--workspace",
+    "folder",
+    default=".",
+    type=click.Path(exists=True, file_okay=False),
+    help="Folder to check (default: this one).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 @click.option("--strict", is_flag=True, help="Count warnings as errors.")
 @click.option("--schema", is_flag=True, help="Only print the JSON Schema of what --json prints.")
 def validate(folder: str, as_json: bool, strict: bool, schema: bool) -> int:
-    """Check all settings, rules, tools, hooks and servers of FOLDER.
+    """Check all settings, rules, tools, hooks and servers of a folder.
 
     Nothing is run and nothing takes effect; the folder need not be trusted. Exit code 1 if
     something is wrong.

@@ -199,7 +199,7 @@ class Timeline:
             card.settled = card.settled or event.stop
             self._close(card)
         seconds = (at - self._began) / 1000
-        output = read_output(event.text) if self._is_typed and event.stop == "done" else None
+        output = read_output(event.output_json) if self._is_typed and event.stop == "done" else None
         cards = (entry for entry in self.entries if isinstance(entry, Card) and entry.run == run)
         denied = sum(card.state == "refused" for card in cards)
         self._add(

@@ -20,6 +20,7 @@ from .commands import (
     StopCall,
 )
 from .events import Access, CallEvaluated, ModelAnswered, Recovered, Usage
+from .messages import REFUSED_CODE, REFUSED_HINT
 from .required_tools import REQUIRED_TOOLS_CODE, find_unmet
 from .value_class import mutable
 
@@ -179,7 +180,8 @@ def conclude_run(
         slots: The calls of the run.
     """
     if answer.stop == "filter":
-        return FinishRun("failed", answer.text, "content_filter", "withheld by the provider", usage)
+        detail = "withheld by the provider"
+        return FinishRun("failed", answer.text, REFUSED_CODE, detail, usage, REFUSED_HINT)
     if at_limit:
         return FinishRun("limit", answer.text, "limit_max_turns", f"{at_limit} turns", usage)
     if required:

@@ -72,7 +72,8 @@ class StopCall:
 class FinishRun:
     """End the run. `stop` is `done`, `limit`, `cancelled` or `failed`.
 
-    `missing` names the required tools that never succeeded, each with its alternatives.
+    `missing` names the required tools that never succeeded, each with its alternatives. `output` is
+    the run's output as JSON; `text` is the same, or the string that it is.
     """
 
     stop: RunStop
@@ -82,6 +83,7 @@ class FinishRun:
     usage: Usage = Usage()
     hint: str = ""
     missing: tuple[tuple[str, ...], ...] = ()
+    output: str = ""
 
 
 @frozen

@@ -561,7 +561,8 @@ class RunFinished:
     """The last event of a run. `stop` is `done`, `limit`, `cancelled` or `failed`.
 
     `code` is the error code. `history` is the digest of all that the model was shown and said until
-    then (`engine.session_log.HistoryDigest`); it is empty in older journals.
+    then (`engine.session_log.HistoryDigest`); it is empty in older journals. `output` is the output
+    as JSON if `text` is the string that it stands for.
     """
 
     kind: ClassVar[str] = "run.finished"
@@ -571,6 +572,12 @@ class RunFinished:
     detail: str = ""
     usage: Usage = Usage()
     history: str = ""
+    output: str = ""
+
+    @property
+    def output_json(self) -> str:
+        """The output of a run that ended with a value, as JSON."""
+        return self.output or self.text
 
 
 @frozen

@@ -16,6 +16,8 @@ Rules of this file, each a promise with a test:
   next message.
 * A run that must end with an output ends only with one that was checked and fits, or with an error.
   An answer that does not fit goes back to the model; one that was cut is never checked.
+* What a provider's content filter refused is not sent again: its text is left out of `history`
+  (which is a new list then), and so is an answer that was withheld.
 * Compaction takes messages out of `history` (which is a new list then), never out of the session:
   undoing it restores the full history (`compaction`).
 * Feeding the same events again gives the same state. So a journal is a session, and a crash costs
@@ -44,13 +46,22 @@ from .call_states import (
     refuse_excess_call,
     start_ready_calls,
 )
-from .calls import ErrorType, ToolResult
+from .calls import ErrorType, ToolResult, parse_json
 from .commands import AskModel, CheckOutput, Command, EvaluateCall, FinishRun, RunCall
 from .compaction import Compaction
 from .join_policy import MAX_PARALLEL_CALLS, stop_unneeded_calls
 from .limits import Limits
 from .media import shift_media
-from .messages import AssistantMessage, Message, ToolMessage, UserMessage, decode_messages
+from .messages import (
+    REFUSED,
+    REFUSED_CODE,
+    AssistantMessage,
+    Message,
+    ToolMessage,
+    UserMessage,
+    decode_messages,
+    leave_out_refused,
+)
 from .repeat_breaker import RepeatBreaker
 from .vocabulary import Refuser, RunStop
 
@@ -81,6 +92,7 @@ class Machine:
         self.first_instructions = ""
         """What functions of the program said for the first run: the end of the system text."""
         self._instructions: str | None = None
+        self._earlier_instructions: str | None = None
         self._model = ""
         self._candidate = ""
         self._finish = FinishRun("done")
@@ -160,6 +172,7 @@ class Machine:
             self.first_instructions = event.instructions
         elif event.instructions != self._instructions:
             text = notices.prepend_instructions(event.instructions or "(none)", text)
+        self._earlier_instructions = self._instructions
         self._instructions = event.instructions
         media = event.media
         if media:
@@ -268,13 +281,17 @@ class Machine:
 
     def _take_answer(self, answer: events.ModelAnswered) -> list[Command]:
         """Add an answer without calls; end the run with it, or have its output checked."""
+        at_limit = self.limits.turns if self._is_last_answer else 0
+        finish = conclude_run(answer, self.usage, at_limit, self._required, self._slots.values())
+        if answer.stop == "filter":
+            self._leave_out_refused()
+            self.phase = RunPhase.FINISHED
+            return [finish]
         text = "\n\n".join(part for part in (answer.text, answer.output) if part)
         self.history.append(
             AssistantMessage(text or "(no answer)", (), answer.reasoning, answer.raw)
         )
-        at_limit = self.limits.turns if self._is_last_answer else 0
-        finish = conclude_run(answer, self.usage, at_limit, self._required, self._slots.values())
-        if self.output_request is None or answer.stop == "filter":
+        if self.output_request is None:
             self.phase = RunPhase.FINISHED
             return [finish]
         self.phase = RunPhase.CHECKING_OUTPUT
@@ -291,7 +308,9 @@ class Machine:
         if event.problems:
             return self._send_back(event.problems, final=event.final)
         self.phase = RunPhase.FINISHED
-        return [replace(self._finish, text=event.output)]
+        is_string = event.output.startswith('"')
+        text = str(parse_json(event.output)) if is_string else event.output
+        return [replace(self._finish, text=text, output=event.output)]
 
     def _send_back(self, problems: tuple[str, ...], *, final: bool = False) -> list[Command]:
         """Tell the model why its answer does not fit, or end the run if it was told enough."""
@@ -310,9 +329,22 @@ class Machine:
     def _on_model_failed(self, event: events.ModelFailed) -> list[Command]:
         if self.phase is not RunPhase.AWAITING_MODEL:
             return []
+        if event.code == REFUSED_CODE:
+            self._leave_out_refused()
+            self.phase = RunPhase.FINISHED
+            finish = FinishRun("failed", "", event.code, event.detail, self.usage, event.hint)
+            return [finish]
         return self._stop(
             ErrorType.CANCELLED, event.detail, "failed", event.code, event.hint, event.text
         )
+
+    def _leave_out_refused(self) -> None:
+        """Leave out what the provider refused, and close the history without its answer."""
+        is_first_request = self.turn == 1
+        self.history = leave_out_refused(self.history, self.compaction.head_length)
+        self.history.append(AssistantMessage(REFUSED.format(what="the message before")))
+        if is_first_request and self._earlier_instructions is not None:
+            self._instructions = self._earlier_instructions
 
     # ---- the calls
 

@@ -85,6 +85,35 @@ def find_sent_result(history: Sequence[Message], call_id: str, earlier: str) -> 
     return next((one.text for one in results if one.call_id == earlier), "")
 
 
+REFUSED = "[left out: the provider's content filter refused {what}]"
+REFUSED_CODE = "content_filter"
+"""The code of an error of a provider that refused what it was sent, or withheld its answer."""
+REFUSED_HINT = "what it refused is not sent again; say it in other words, or ask another model"
+
+
+def leave_out_refused(history: Sequence[Message], kept: int) -> list[Message]:
+    """Return a history after a provider refused it: without the text that it had not had before.
+
+    That is what follows the last answer. It would be refused with each further message. The
+    messages stay in their places, since calls need results.
+
+    Args:
+        history: What was sent.
+        kept: How many messages at the start stay, whatever they are: a summary of earlier ones.
+    """
+    start = len(history)
+    while start > kept and not isinstance(history[start - 1], AssistantMessage):
+        start -= 1
+    return [*history[:start], *(_leave_out(message) for message in history[start:])]
+
+
+def _leave_out(message: Message) -> Message:
+    if isinstance(message, ToolMessage):
+        text = REFUSED.format(what="this result")
+        return ToolMessage(message.call_id, message.tool, text, message.success)
+    return UserMessage(REFUSED.format(what="this message"))
+
+
 VERSION = 1
 """The version of the JSON format. Later ones read it."""
 

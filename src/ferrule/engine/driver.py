@@ -768,7 +768,7 @@ class Driver:
                 if ended is not None:
                     return ended or await self._ask_exchange(command)
             self.failure = error
-            return self.feed(
+            return self._feed_answer(
                 events.ModelFailed(
                     error.code,
                     error.detail,
@@ -786,8 +786,16 @@ class Driver:
             raise
         answer = assign_call_ids(answer, self.machine.call_ids, self.machine.turn)
         if self.budgets is None:
-            return self.feed(answer)
-        return self.budgets.count_answer(answer, self.feed)
+            return self._feed_answer(answer)
+        return self.budgets.count_answer(answer, self._feed_answer)
+
+    def _feed_answer(self, answer: events.Event) -> list[Command]:
+        """Feed what came of a request. The exchange is opened again if the history is another."""
+        history = self.machine.history
+        commands = self.feed(answer)
+        if self.machine.history is not history:
+            self.reset_exchange()
+        return commands
 
     async def find_used_up(self) -> events.LimitHit | None:
         """Return the limit of the session's owners that is used up; None if there is none."""
@@ -1015,9 +1023,9 @@ class Driver:
     def _finish(self, command: FinishRun) -> FinishRun:
         """Feed the end of the run, with the digest of the history that the model was sent."""
         said = (command.stop, command.text, command.code, command.detail, command.usage)
-        self.feed(
-            events.RunFinished(*said, history=self.log.history_digest.digest(self.machine.history))
-        )
+        digest = self.log.history_digest.digest(self.machine.history)
+        output = command.output if command.output != command.text else ""
+        self.feed(events.RunFinished(*said, digest, output))
         return command
 
     async def _settle(

@@ -184,7 +184,15 @@ def _find_finished(journal: Journal, name: str, key: str, text: Content) -> RunF
 
 def _rebuild_result(session: Session[OutputT], finished: RunFinished) -> RunResult[OutputT]:
     """Return the result of a run that ended well, from the journal; no function runs again."""
-    session.driver.restore_output(finished.text)
+    session.driver.restore_output(finished.output_json)
+    is_typed = session.driver.machine.output_request is not None
     return session.build_result(
-        FinishRun(finished.stop, finished.text, finished.code, finished.detail, finished.usage)
+        FinishRun(
+            finished.stop,
+            finished.text,
+            finished.code,
+            finished.detail,
+            finished.usage,
+            output=finished.output_json if is_typed else "",
+        )
     )

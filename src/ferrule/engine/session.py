@@ -72,7 +72,8 @@ class RunResult(Generic[OutputT]):
 
     Attributes:
         output: The value of the agent's `output_type`; without one, the text.
-        text: The model's answer; with an `output_type`, the output as JSON.
+        text: The model's answer; with an `output_type`, the output as JSON, a string without its
+            quotes.
         stop: `done`, `limit` (only with `on_limit: answer`), or `failed`: a required tool never
             succeeded.
         results: The results of its calls, as they came.
@@ -82,6 +83,7 @@ class RunResult(Generic[OutputT]):
         missing: The required tools that never succeeded, each entry as its alternatives.
         spent: The tokens of each of its answers, and the models that gave them.
         messages: All messages of the session so far; `history=` of another session takes them.
+        output_json: The output as JSON; empty without an `output_type`.
     """
 
     output: OutputT
@@ -94,6 +96,7 @@ class RunResult(Generic[OutputT]):
     missing: tuple[tuple[str, ...], ...] = ()
     spent: tuple[Spent, ...] = ()
     messages: MessageHistory = MessageHistory()
+    output_json: str = ""
 
     @property
     def cost(self) -> float | None:
@@ -494,11 +497,6 @@ class Session(ClosedByWith, Generic[OutputT]):
         return self.driver.dispatcher.gate.mode
 
     @property
-    def ends_with_value(self) -> bool:
-        """Whether the current run, or the last one, must end with a value and not with text."""
-        return self.driver.machine.output_request is not None
-
-    @property
     def is_running(self) -> bool:
         """Whether a run is under way in this process."""
         return self.driver.is_running
@@ -810,6 +808,7 @@ class Session(ClosedByWith, Generic[OutputT]):
                 tuple(machine.history),
                 read_media=self._media.read if machine.has_media else None,
             ),
+            finish.output,
         )
 
     def _make_limit_error(self, name: str, value: float) -> LimitReached:

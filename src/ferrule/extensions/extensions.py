@@ -31,6 +31,7 @@ from .builtins.dispatch import ScriptEnvironment
 from .front_matter import InvalidFile
 from .hooks.loading import LoadedHooks, load_hooks
 from .starlark.pool import WorkerPool
+from .tool_files.bundles import CONFIGURATION_FOLDERS
 from .tool_files.loading import LoadedTools, load_tools
 from .tool_files.python_tools import PythonSources, load_python_tools
 from .tool_files.registration_tools import handle_meta_call, make_registration_tools
@@ -136,7 +137,7 @@ def load_extensions(
         access.policy.command_writable if access.policy else None,
     )
     trusted_files = snapshot.files if snapshot.state == "trusted" else {}
-    loaded = replace(load_tools(trusted_files, python_tools), state=snapshot.state)
+    loaded = load_tools(trusted_files, python_tools)
     agents = load_agents(snapshot, settings_folder)
     environment = environment or ScriptEnvironment(
         delegate=delegate_from_script, meta=handle_meta_call
@@ -162,6 +163,7 @@ def load_extensions(
             *map(str, left_out),
             *map(str, (*loaded.shadowed, *loaded.warnings)),
             *map(str, warnings),
+            *_list_unread_links(snapshot),
             *_trust_notices(hooks, agents),
         ),
         notices_once=hooks.idle,
@@ -171,6 +173,13 @@ def load_extensions(
         _pool=pool,
         _own_tools=make_registration_tools(pool) if register else (),
     )
+
+
+def _list_unread_links(snapshot: ConfigurationSnapshot) -> Iterable[str]:
+    if snapshot.state == "trusted":
+        for name in snapshot.links:
+            if name.endswith(".md") and name.startswith(CONFIGURATION_FOLDERS):
+                yield f"{name}: it is a link, and links are not followed"
 
 
 def _trust_notices(hooks: LoadedHooks, agents: LoadedAgents) -> Iterable[str]:

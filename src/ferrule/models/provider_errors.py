@@ -1,9 +1,9 @@
 """What a server's error means: error answers become `ProviderError` with a stable code.
 
 Codes: `context_overflow`, `tools_unsupported`, `choice_unsupported`, `model_not_found`,
-`unauthorized`, `quota`, `rate_limited`, `overloaded`, `http_<status>`, `provider` (an error inside
-an answer). The wording is matched because servers that call themselves compatible agree on no
-codes; what matches nothing stays `http_<status>`.
+`unauthorized`, `quota`, `rate_limited`, `overloaded`, `content_filter`, `http_<status>`, `provider`
+(an error inside an answer). The wording is matched because servers that call themselves compatible
+agree on no codes; what matches nothing stays `http_<status>`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.lazy_patterns import compile_lazily
+from ferrule.core.messages import REFUSED_CODE, REFUSED_HINT
 
 from .http.retry import RETRY_STATUS, parse_retry_after
 from .request_encoding import parse_object
@@ -29,6 +30,15 @@ _OVERFLOW = compile_lazily(
     r"|input is too long",
     re.I | re.S,
 )
+_REFUSED = compile_lazily(
+    r"content_?filter|content[ _](management |filtering )?polic(y|ies)|responsibleaipolicy"
+    r"|usage polic(y|ies)|data_?inspection_?failed|inappropriate content|prohibited[_ ]content"
+    r"|\bmoderation\b|safety (system|filter|polic)|content exists risk|new_sensitive"
+    r"|(input|prompt|output|content)[ _](was |is |has been )?(flagged|blocked)",
+    re.I,
+)
+"""Words of refusals by a content filter: Azure, OpenAI, Anthropic, OpenRouter, DashScope, DeepSeek,
+MiniMax and Google."""
 _TOOLS_UNSUPPORTED = compile_lazily(
     r"not support(ed)?\b.{0,40}\b(tools?|function)|\b(tools?|functions?)( \w+)? "
     r"(is|are|param\w*).{0,40}"
@@ -157,6 +167,8 @@ def _classify(who: str, status: int, message: str, code: str, *, tools: bool) ->
     if status == 413 or _OVERFLOW.search(searched):
         hint = "use a larger window (`num_ctx` on Ollama), start a new session, or send less"
         return ProviderError(shown, code="context_overflow", hint=hint, retryable=False)
+    if status in (0, 400, 403, 422) and _REFUSED.search(searched):
+        return ProviderError(shown, code=REFUSED_CODE, hint=REFUSED_HINT, retryable=False)
     if status in (401, 403) or _UNAUTHORIZED.search(searched):
         return ProviderError(
             shown, code="unauthorized", hint="check the API key and its rights", retryable=False
@@ -167,14 +179,9 @@ def _classify(who: str, status: int, message: str, code: str, *, tools: bool) ->
         )
     if status != 429 and _MODEL_NOT_FOUND.search(searched):
         return ProviderError(shown, code="model_not_found", retryable=False)
-    if tools and status != 429 and _TOOLS_UNSUPPORTED.search(searched):
-        hint = (
-            "the model can still call tools in text: `tool_mode: constrained` or `tool_mode: "
-            "text` for it in the settings"
-        )
-        return ProviderError(shown, code="tools_unsupported", hint=hint, retryable=False)
-    if tools and status in (400, 422) and _CHOICE_UNSUPPORTED.search(searched):
-        return ProviderError(shown, code="choice_unsupported", retryable=False)
+    about_tools = _classify_about_tools(shown, status, searched) if tools else None
+    if about_tools is not None:
+        return about_tools
     if status == 429 or (not status and _RATE_LIMITED.search(code)):
         return ProviderError(shown, code="rate_limited", retryable=True)
     if status == 529 or _OVERLOADED.search(code):
@@ -184,6 +191,18 @@ def _classify(who: str, status: int, message: str, code: str, *, tools: bool) ->
         return ProviderError(shown, code="http_404", hint=hint, retryable=False)
     fallback = f"http_{status}" if status else "provider"
     return ProviderError(shown, code=fallback, retryable=status in RETRY_STATUS)
+
+
+def _classify_about_tools(shown: str, status: int, searched: str) -> ProviderError | None:
+    if status != 429 and _TOOLS_UNSUPPORTED.search(searched):
+        hint = (
+            "the model can still call tools in text: `tool_mode: constrained` or `tool_mode: "
+            "text` for it in the settings"
+        )
+        return ProviderError(shown, code="tools_unsupported", hint=hint, retryable=False)
+    if status in (400, 422) and _CHOICE_UNSUPPORTED.search(searched):
+        return ProviderError(shown, code="choice_unsupported", retryable=False)
+    return None
 
 
 def _read_body(body: bytes) -> tuple[str, str]:

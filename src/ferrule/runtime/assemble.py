@@ -331,6 +331,12 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     )
 
 
+def wrap_agent(agent: Agent[Any, Any], notice: Notice) -> Assembly:
+    """Return a program's agent as an assembly, which leaves its journal open."""
+    root = str(agent.workspace.root) if agent.workspace else None
+    return Assembly(agent, load_settings(workspace=root), notice, owns_journal=False)
+
+
 def _gives_short_rereadings(settings: Settings, *, is_small: bool) -> bool:
     chosen = settings["tools.rereading"]
     return chosen == "short" or (chosen == "auto" and not is_small)

@@ -1,6 +1,7 @@
 """Detect changes of a person's own files, by content.
 
-Watched are the person's settings folder and what plugins name (`PartsInternals.watched`). The
+Watched are the person's settings folder, without Ferrule's own state, cache and journal that may
+lie in it, and what plugins name (`PartsInternals.watched`). The
 configuration of a repository is checked by `storage.trust`, which reads and hashes all of it each
 time; here a file is read again only if its modification time, size or inode changed. Not noticed: a
 change that keeps all three.
@@ -21,6 +22,9 @@ MAX_DEPTH = 6
 """How many folders deep files are watched."""
 MAX_HASHED_BYTES = 4 << 20
 """Files up to this many bytes are compared by content, larger ones by time, size and inode."""
+
+_DATABASE = ".db"
+"""How the suffix of a journal begins, and that of what the database keeps beside it."""
 
 Stamp = tuple[int, int, int]
 
@@ -67,14 +71,15 @@ class WatchedFiles:
 
 
 def _list_files(watched: Iterable[Path]) -> Iterator[str]:
+    own = frozenset(str(folder) for folder in (paths.state(), paths.cache()))
     for path in dict.fromkeys((*watched, paths.config())):
         if path.is_dir():
-            yield from _walk(path, MAX_DEPTH)
+            yield from _walk(path, MAX_DEPTH, own)
         else:
             yield str(path)
 
 
-def _walk(folder: str | Path, depth: int) -> Iterator[str]:
+def _walk(folder: str | Path, depth: int, without: frozenset[str]) -> Iterator[str]:
     """Yield regular files and links below a folder. Links to folders are not followed."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -82,9 +87,9 @@ def _walk(folder: str | Path, depth: int) -> Iterator[str]:
         return
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
-            if depth:
-                yield from _walk(entry.path, depth - 1)
-        elif entry.is_file():
+            if depth and entry.path not in without:
+                yield from _walk(entry.path, depth - 1, without)
+        elif entry.is_file() and not Path(entry.name).suffix.startswith(_DATABASE):
             yield entry.path
 
 

@@ -14,12 +14,14 @@ from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .a2a.server import A2aServer, Skill
+    from .acp.server import AcpServer
     from .ag_ui.server import AgUiServer
     from .mcp import McpServer, client_of
     from .mcp.offers import Offers
 
 __all__ = [
     "A2aServer",
+    "AcpServer",
     "AgUiServer",
     "McpServer",
     "Offers",
@@ -35,6 +37,7 @@ __getattr__, __dir__ = lazy_names(
             "A2aServer",
             "Skill",
         ),
+        ".acp.server": ("AcpServer",),
         ".ag_ui.server": ("AgUiServer",),
         ".mcp": (
             "McpServer",

@@ -123,7 +123,7 @@ async def test_a_large_answer_or_one_that_is_no_text_is_kept_aside(
         and result.data["size_bytes"] == len(body)
         and result.data["mime"] == media
     )
-    fetched = await session.call("artifact_fetch", ref=result.data["artifact"])
+    fetched = await session.call("artifact_fetch", artifact=result.data["artifact"])
     content = fetched.data["content"] if isinstance(fetched.data, dict) else fetched.data
     assert body[:30].decode("latin-1") in content or base64.b64encode(body[:30]).decode() in content
     await session.close()

@@ -36,7 +36,7 @@ def keep(serving: Any, data: bytes, mime: str = "text/plain", *, user: str = "ow
         identity = Identity("local", user, session, "r1")
         serving.journal.append(session, "r1", [SessionOpened()], identity=identity)
     made = FileArtifactStore().put(Scope("local", user, session), [data], mime=mime, tool="maker")
-    return f"session={session}&ref={made.reference}"
+    return f"session={session}&artifact={made.reference}"
 
 
 async def opened(browser: httpx.AsyncClient, query: str) -> str:

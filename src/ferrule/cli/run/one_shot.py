@@ -218,8 +218,11 @@ def summarize_run(
     failure = None
     if error is not None:
         failure = {"code": error.code, "detail": error.detail, "hint": error.hint}
-    is_typed = result is not None and session.ends_with_value
-    output = {"output": parse_json(result.text)} if result is not None and is_typed else {}
+    output = (
+        {"output": parse_json(result.output_json)}
+        if result is not None and result.output_json
+        else {}
+    )
     return {
         "v": FORMAT,
         "session": session.id,

@@ -118,7 +118,7 @@ async def view_page(kept: ConsoleArtifacts, request: Request) -> Response:
     viewer = kept.console.require_viewer(request)
     given = request.query_params
     session = given.get("session", "")
-    reference = given.get("ref", "")
+    reference = given.get("artifact", "")
 
     def read() -> dict[str, Any]:
         info, look = kept.open(viewer, session, reference)
@@ -175,7 +175,7 @@ async def send_image(kept: ConsoleArtifacts, request: Request) -> Response:
     given = request.query_params
 
     def read() -> tuple[str, bytes]:
-        _, look = kept.open(viewer, given.get("session", ""), given.get("ref", ""))
+        _, look = kept.open(viewer, given.get("session", ""), given.get("artifact", ""))
         return look.image_type(), b"" if not look.image_type() else b"".join(look.read_pieces())
 
     mime, data = await run_blocking(read)
@@ -196,7 +196,7 @@ async def send_file(kept: ConsoleArtifacts, request: Request) -> Response:
     viewer = kept.console.require_viewer(request)
     given = request.query_params
     _, look = await run_blocking(
-        lambda: kept.open(viewer, given.get("session", ""), given.get("ref", ""))
+        lambda: kept.open(viewer, given.get("session", ""), given.get("artifact", ""))
     )
     pieces: Iterator[bytes] = look.read_pieces()
     ending = (

@@ -40,21 +40,21 @@ _REFERENCE = Annotated[str, "The reference of the artifact, as a result gave it:
 @tool(side_effect="none", risk="safe", inline=True)
 def artifact_fetch(
     context: Context,
-    ref: _REFERENCE,
+    artifact: _REFERENCE,
     offset: Annotated[int, "Byte to begin at."] = 0,
     max_bytes: Annotated[int, "Bytes to read at the most."] = DEFAULT_FETCH,
 ) -> Any:
     """Read bytes of a large result. Go on at `next_offset`."""
     require_at_least("offset", offset, 0)
     require_at_least("max_bytes", max_bytes, 1)
-    kept, scope, artifact = _find(context, ref)
+    kept, scope, found = _find(context, artifact)
     most = min(max_bytes, kept.read_limit)
-    record = _read_range(kept, scope, artifact, offset, most)
+    record = _read_range(kept, scope, found, offset, most)
     size = json_size(record)
     while size > kept.read_limit and most > 1:
         # JSON takes up to six bytes for some of them.
         most = max(1, min(most * 3 // 4, most * kept.read_limit // size - _SPARE))
-        record = _read_range(kept, scope, artifact, offset, most)
+        record = _read_range(kept, scope, found, offset, most)
         size = json_size(record)
     return record
 
@@ -105,7 +105,7 @@ def _find_boundary(data: bytes, index: int) -> int:
 @tool(side_effect="none", risk="safe", inline=True)
 def artifact_read(
     context: Context,
-    ref: _REFERENCE,
+    artifact: _REFERENCE,
     mode: Annotated[
         Literal["lines", "tail", "grep", "json", "rows"],
         "lines: from `start` on; tail: the last `count` lines; grep: lines that fit `pattern`; "
@@ -123,16 +123,16 @@ def artifact_read(
     require_at_least("count", count, 1)
     if mode == "grep" and not pattern:
         raise RetryCall("`pattern` is empty; say what to look for, as a regular expression")
-    kept, scope, artifact = _find(context, ref)
-    record: dict[str, Any] = {"artifact": artifact.reference, "size_bytes": artifact.size}
-    pieces = kept.store.read_chunks(scope, artifact.reference)
+    kept, scope, found = _find(context, artifact)
+    record: dict[str, Any] = {"artifact": found.reference, "size_bytes": found.size}
+    pieces = kept.store.read_chunks(scope, found.reference)
     try:
         if mode == "tail":
-            return record | _read_tail(kept, scope, artifact, count)
+            return record | _read_tail(kept, scope, found, count)
         if mode == "json":
             return record | _read_pointer(
-                artifact,
-                read_json_pointer(pieces, artifact.size, pointer),
+                found,
+                read_json_pointer(pieces, found.size, pointer),
                 pointer,
                 kept.read_limit,
             )
@@ -142,9 +142,9 @@ def artifact_read(
             pieces, pattern if mode == "grep" else "", start, count, kept.read_limit
         )
     except UnreadableArtifact as error:
-        raise ToolFailed(ErrorType.VALIDATION_FAILED, f"`{artifact.reference}`: {error}") from error
+        raise ToolFailed(ErrorType.VALIDATION_FAILED, f"`{found.reference}`: {error}") from error
     except ArtifactMissing:
-        raise missing_artifact(ref) from None
+        raise missing_artifact(artifact) from None
 
 
 def require_at_least(name: str, value: int, low: int) -> None:
@@ -153,22 +153,22 @@ def require_at_least(name: str, value: int, low: int) -> None:
         raise RetryCall(f"`{name}` must be at least {low}, found {value}")
 
 
-def missing_artifact(ref: str) -> ToolFailed:
+def missing_artifact(reference: str) -> ToolFailed:
     """Return the one error for all references that do not exist."""
     said = (
-        f"there is no artifact `{ref[:80]}`; use a reference that a result of this session gave, "
-        "or run the call again"
+        f"there is no artifact `{reference[:80]}`; use a reference that a result of this session "
+        "gave, or run the call again"
     )
     return ToolFailed(ErrorType.NOT_FOUND, said)
 
 
-def _find(context: Context, ref: str) -> tuple[RunArtifacts, Scope, Artifact]:
+def _find(context: Context, reference: str) -> tuple[RunArtifacts, Scope, Artifact]:
     kept = context.resource(RunArtifacts)
     scope = Scope.from_identity(context.identity)
     try:
-        return kept, scope, kept.store.find(scope, ref)
+        return kept, scope, kept.store.find(scope, reference)
     except ArtifactMissing:
-        raise missing_artifact(ref) from None
+        raise missing_artifact(reference) from None
 
 
 class _AnswerRoom:

@@ -339,16 +339,16 @@ def _build_answer(work: DelegatedTask, result: RunResult) -> dict[str, Any]:
     return {
         "status": result.stop,
         "agent": work.name,
-        "answer": _format_answer(work, result),
+        "answer": _format_answer(result),
         "session": work.session_id,
         "turns": result.turns,
         "tokens": work.usage.input + work.usage.output,
     }
 
 
-def _format_answer(work: DelegatedTask, result: RunResult[Any]) -> Any:
+def _format_answer(result: RunResult[Any]) -> Any:
     """Return the text of the answer, or the JSON value of the sub-agent's output type."""
-    return result.text if work.definition.output_type is str else parse_json(result.text)
+    return parse_json(result.output_json) if result.output_json else result.text
 
 
 def _shorten_answer(answer: dict[str, Any], cap: int) -> dict[str, Any]:

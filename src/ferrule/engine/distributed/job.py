@@ -139,5 +139,5 @@ class JobEnd:
                 retry_after=failed.retry_after,
             ).to_fields()
         if self._is_typed and end.text:
-            outcome["output"] = parse_json(end.text)
+            outcome["output"] = parse_json(end.output_json)
         return outcome

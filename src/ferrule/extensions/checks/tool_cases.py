@@ -130,9 +130,7 @@ async def _call(
     watched: _WatchedPool,
 ) -> ToolResult:
     world = ScriptEnvironment(web=WebClient(AllowedDomains(((),))), variables={})
-    tools = LoadedTools("trusted", (file, *others)).make_tools(
-        world, shipped=bench.tools, pool=watched
-    )
+    tools = LoadedTools((file, *others)).make_tools(world, shipped=bench.tools, pool=watched)
     agent = Agent(
         Scripted([]),
         tools,

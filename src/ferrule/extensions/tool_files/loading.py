@@ -9,8 +9,7 @@ Tools in Python (`python_tools`) count as `harness`. The first in this order is 
 are reported as shadowed; two of the same kind are an error. A bundle is a Markdown file whose front
 matter lists `tools` and `hooks`; a plugin has a `name` in kebab-case and a `description`.
 
-Nothing of a repository takes effect before a person trusts it (`storage.trust`): `look` reads it
-once and says what would change, and what it read is what is used.
+Nothing of a repository takes effect before a person trusts it (`storage.trust`).
 
 A file in `tools/` that is invalid is left out with its reason, and the others are used. Its name
 stays taken: no tool with that name and a lower precedence, shipped ones included, takes its place
@@ -22,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
-from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
@@ -38,7 +36,6 @@ from ferrule.extensions.front_matter import (
 )
 from ferrule.extensions.starlark.pool import WorkerPool
 from ferrule.storage.settings.yaml_tree import Node
-from ferrule.storage.trust import ConfigurationChange, TrustState, TrustStore
 from ferrule.tools.definition import BUILTIN_NAMESPACE, Loading, Tool
 
 from .bundles import (
@@ -97,18 +94,13 @@ class ShadowedTool:
 
 @frozen
 class LoadedTools:
-    """What a repository adds.
+    """What a repository adds."""
 
-    Unless `state` is `trusted` it holds only `changes`, to show to a person.
-    """
-
-    state: TrustState
     tools: tuple[ToolFile, ...] = ()
     bundles: tuple[Bundle, ...] = ()
     shadowed: tuple[ShadowedTool, ...] = ()
     warnings: tuple[FileWarning, ...] = ()
     left_out: tuple[InvalidFile, ...] = ()
-    changes: tuple[ConfigurationChange, ...] = ()
     conditions: Mapping[str, BundleCondition] = field(default_factory=dict[str, BundleCondition])
     """Of bundles that are active only in some turns, by file."""
     python: tuple[PythonTool, ...] = ()
@@ -162,26 +154,6 @@ def _hide(tool: Tool) -> Tool:
     return replace(tool, namespace=BUILTIN_NAMESPACE, loading=Loading.INTERNAL)
 
 
-def load_trusted_tools(workspace: str | Path, trust: TrustStore | None = None) -> LoadedTools:
-    """Load the tools of the repository at `workspace`, if it is trusted.
-
-    Raises:
-        ConfigError: Files are invalid. It lists all problems.
-    """
-    trust = trust or TrustStore()
-    seen = trust.read(workspace)
-    if seen.state != "trusted":
-        changes = () if seen.state == "absent" else tuple(trust.diff(workspace))
-        return LoadedTools(seen.state, changes=changes)
-    loaded = load_tools(seen.files)
-    links = [
-        FileWarning(name, "it is a link, and links are not followed")
-        for name in seen.links
-        if name.endswith(".md") and name.startswith(CONFIGURATION_FOLDERS)
-    ]
-    return replace(loaded, warnings=(*loaded.warnings, *links))
-
-
 def load_tools(files: Mapping[str, bytes], python: PythonTools | None = None) -> LoadedTools:
     """Load the tools of these files and of Python files.
 
@@ -219,7 +191,6 @@ def load_tools(files: Mapping[str, bytes], python: PythonTools | None = None) ->
             if not (has_handler and warning.message == NO_SCRIPT)
         ]
     return LoadedTools(
-        state="trusted",
         tools=tools,
         bundles=tuple(reading.bundles),
         shadowed=shadowed,

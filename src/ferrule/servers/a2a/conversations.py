@@ -230,7 +230,8 @@ class Conversations:
                 finally:
                     stop_observing()
                 media = tuple(_list_media(result, session))
-                end = TaskUpdate("done", result.text, session.ends_with_value, media)
+                is_value = bool(result.output_json)
+                end = TaskUpdate("done", result.output_json or result.text, is_value, media)
         except (asyncio.CancelledError, RunCancelled):
             end = TaskUpdate("canceled", "it was cancelled")
         except Exception as error:  # noqa: BLE001  boundary: whoever waits for the task is told its end

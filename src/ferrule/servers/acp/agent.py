@@ -20,13 +20,13 @@ from typing import Any, cast
 
 from ferrule._version import __version__
 from ferrule.core.errors import ConfigError, FerruleError, SessionNotFound
-from ferrule.runtime.assemble import open_journal
 from ferrule.runtime.session_pool import PoolFull, SessionPool
 
 from .conversation import Conversation, Editor, SessionBusy, open_conversation
 from .history import archive_session, find_session, list_sessions
 from .peer import INTERNAL, RequestRefused
 from .prompts import parse_prompt
+from .session_sources import SessionSource
 
 VERSION = 1
 """Version of the protocol."""
@@ -42,10 +42,10 @@ RESOURCE_NOT_FOUND = -32002
 
 
 class AcpAgent:
-    """The agent of one connection. `options` are those of the command line."""
+    """The agent of one connection."""
 
-    def __init__(self, options: Mapping[str, Any], editor: Editor) -> None:
-        self._options = options
+    def __init__(self, source: SessionSource, editor: Editor) -> None:
+        self._source = source
         self._editor = editor
         self._pool = SessionPool[str, Conversation](MAX_SESSIONS, evicts=False)
         self._opening = asyncio.Lock()
@@ -130,9 +130,8 @@ class AcpAgent:
         """Handle `session/list`."""
         cwd = params.get("cwd")
         cursor = params.get("cursor")
-        return list_sessions(
-            None if cwd is None else parse_folder(params), _optional(cursor, "cursor")
-        )
+        folder = None if cwd is None else parse_folder(params)
+        return list_sessions(self._source, folder, _optional(cursor, "cursor"))
 
     async def close_session(self, params: Mapping[str, Any]) -> Any:
         """Handle `session/close`: close the session, which stays in the journal."""
@@ -148,7 +147,7 @@ class AcpAgent:
             await self._pool.close(session)
             if not is_recorded:
                 return {}
-        return {"_meta": {"ferrule/archive": str(archive_session(session))}}
+        return {"_meta": {"ferrule/archive": str(archive_session(self._source, session))}}
 
     async def _open(self, params: Mapping[str, Any], session_id: str | None = None) -> Conversation:
         folder = parse_folder(params)
@@ -162,7 +161,7 @@ class AcpAgent:
         except PoolFull as full:
             raise ConfigError(full.detail, hint=full.hint) from full
         conversation = await open_conversation(
-            self._options, self._editor, folder=folder, servers=servers, session_id=session_id
+            self._source, self._editor, folder=folder, servers=servers, session_id=session_id
         )
         self._pool.add(conversation.session.id, conversation)
         return conversation
@@ -179,9 +178,9 @@ class AcpAgent:
                         "this session is working on a prompt; wait for it, or cancel it"
                     )
                 await self._pool.close(session)
-            with open_journal() as store:
-                info = find_session(store, session)
-            if info.workspace != folder:
+            with self._source.journal() as store:
+                info = find_session(self._source, store, session)
+            if info.workspace not in ("", folder):
                 raise ConfigError(
                     f"this session belongs to `{info.workspace}`, and `cwd` is another folder",
                     hint="open it with the folder that `session/list` returns",

@@ -11,7 +11,7 @@ from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options, yes_to_option
 
 with lazy_imports():
-    from . import server
+    from . import server, session_sources
 
 
 @click.command()
@@ -33,4 +33,4 @@ def acp(**options: Any) -> int:
     if sys.stdin.isatty():
         click.echo("this command talks to an editor; docs/serve.md explains the setup", err=True)
 
-    return asyncio.run(server.serve(options))
+    return asyncio.run(server.serve(session_sources.SettingsSource(options)))

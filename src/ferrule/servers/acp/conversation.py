@@ -20,14 +20,14 @@ from ferrule.engine.live_events import Live, Progress
 from ferrule.engine.session import RunResult, Session
 from ferrule.permissions.approvals import AllowlistApprover, Approver
 from ferrule.permissions.redaction import Redactor
-from ferrule.runtime.assemble import Assembly, assemble, current_user
+from ferrule.runtime.assemble import Assembly
 from ferrule.storage.artifacts.store import Scope
-from ferrule.storage.locations import create_artifact_store
 
 from .diffs import RecordedDiffs
 from .outbox import Outbox, Update
 from .permission import EditorApprover
 from .session_options import choose_mode, config_options, list_models, mode_state
+from .session_sources import SessionSource
 from .session_updates import SessionUpdates
 
 _CHUNK = 100
@@ -60,8 +60,14 @@ class Conversation:
     """One session. Created by `begin`; `close` releases everything."""
 
     def __init__(
-        self, assembly: Assembly, session: Session, editor: Editor, notices: list[str]
+        self,
+        source: SessionSource,
+        assembly: Assembly,
+        session: Session,
+        editor: Editor,
+        notices: list[str],
     ) -> None:
+        self._source = source
         self.assembly = assembly
         self.session = session
         self.outbox = Outbox(lambda update: editor.update(session.id, dict(update)))
@@ -72,12 +78,8 @@ class Conversation:
         self._is_stopped = False
         self._message_count = 0
         agent = assembly.agent
-        settings = assembly.settings
-        where, most, days = (settings[f"artifacts.{key}"] for key in ("store", "max_bytes", "days"))
         scope = Scope.from_identity(session.identity)
-        kept = RecordedDiffs(
-            create_artifact_store(where, max_bytes=most, days=days), scope, agent.workspace
-        )
+        kept = RecordedDiffs(agent.find_media_store(), scope, agent.workspace)
         self._updates = SessionUpdates(
             session.catalog.get,
             agent.workspace,
@@ -110,7 +112,14 @@ class Conversation:
 
     def options(self) -> list[dict[str, Any]]:
         """Return the configuration options with their values."""
-        return config_options(self.assembly.settings, self.mode, self.session.model)
+        model = self.session.model
+        return config_options(self.assembly.settings, self.mode, model, self._list_models())
+
+    def _list_models(self) -> list[str]:
+        current = self.session.model
+        if self._source.has_one_model:
+            return [current]
+        return list_models(self.assembly.settings, current)
 
     # ---- a prompt
 
@@ -240,10 +249,10 @@ class Conversation:
         """
         if self.is_busy:
             raise SessionBusy("the model cannot be changed while a prompt is in progress")
-        if model not in list_models(self.assembly.settings, self.session.model):
+        if model not in self._list_models():
             raise ConfigError(
                 f"`{model[:80]}` is not among this session's models",
-                hint="add it to your settings",
+                hint="choose one of its listed models",
             )
         await self.assembly.change_model(model, self.session)
         self.session.add_notice("model", f"changed to {model}")
@@ -278,12 +287,12 @@ class Conversation:
             await asyncio.wait([self._prompt_task])
 
     async def close(self) -> None:
-        """Close the session and its assembly."""
-        await self.assembly.close(self.session, strict=False)
+        """Close the session and what its source made for it."""
+        await self._source.close(self.assembly, self.session)
 
 
 async def open_conversation(
-    options: Mapping[str, Any],
+    source: SessionSource,
     editor: Editor,
     *,
     folder: str,
@@ -298,25 +307,20 @@ async def open_conversation(
         JournalError: the journal cannot be used, or another process runs the session.
     """
     notices: list[str] = []
-    assembly = assemble(
-        {**options, "workspace": folder},
-        notice=notices.append,
-        plugin_fields={"mcp": {"editor": servers}},
-    )
+    assembly = source.open(folder, servers, notices.append)
     try:
         session = assembly.open_session(session_id)
     except BaseException:  # nobody else would close the assembly
-        await assembly.close(strict=False)
+        await source.close(assembly, None)
         raise
-    conversation = Conversation(assembly, session, editor, notices)
+    conversation = Conversation(source, assembly, session, editor, notices)
     asks = EditorApprover(
         session.id,
         lambda params: _ask_editor(conversation, editor, params),
-        user=current_user(),
+        user=source.user,
         workspace=assembly.agent.workspace,
     )
-    yes_to = tuple(options.get("yes_to") or ())
-    approver: Approver = AllowlistApprover(yes_to, asks) if yes_to else asks
+    approver: Approver = AllowlistApprover(source.yes_to, asks) if source.yes_to else asks
     assembly.agent.approver = approver
     session.set_approver(approver)
     return conversation

@@ -17,33 +17,35 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError, SessionNotFound
 from ferrule.core.events import SessionOpened
-from ferrule.runtime.assemble import current_user, open_journal, open_journal_file
 from ferrule.storage.audit.verification import ARCHIVE_SESSION_PREFIX
 from ferrule.storage.export.archive import archive_sessions
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sessions import SessionInfo
+from ferrule.storage.journal.sqlite import SqliteJournal
 
-TENANT = "local"
+from .session_sources import SessionSource
+
 PAGE = 50
 MAX_SESSIONS = 1000
 """Sessions searched for a list, newest first."""
 
 
-def list_sessions(cwd: str | None, cursor: str | None) -> dict[str, Any]:
+def list_sessions(source: SessionSource, cwd: str | None, cursor: str | None) -> dict[str, Any]:
     """Return a page of `session/list`. Raises ConfigError for an invalid cursor."""
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 6):
         raise ConfigError("`cursor` must be one that a list returned")
     start = int(cursor or 0)
     where = None if cwd is None else os.path.realpath(cwd)
-    with open_journal() as store:
+    with source.journal() as store:
         found = [
-            info for info in store.sessions(tenant=TENANT, user=current_user(), limit=MAX_SESSIONS)
-            if not info.session.startswith(ARCHIVE_SESSION_PREFIX) and where in (None,
-            info.workspace)
-        ]  # fmt: skip
+            info
+            for info in store.sessions(tenant=source.tenant, user=source.user, limit=MAX_SESSIONS)
+            if not info.session.startswith(ARCHIVE_SESSION_PREFIX)
+            and (where is None or info.workspace in ("", where))
+        ]
         own = (info for info in found[start:] if _is_persons_session(store, info.session))
         page = list(islice(own, PAGE))
-    shape: dict[str, Any] = {"sessions": [_describe(info) for info in page]}
+    shape: dict[str, Any] = {"sessions": [_describe(info, where) for info in page]}
     if len(page) == PAGE:
         shape["nextCursor"] = str(found.index(page[-1]) + 1)
     return shape
@@ -55,13 +57,15 @@ def _is_persons_session(store: Journal, session: str) -> bool:
     return first is not None and isinstance(first.event, SessionOpened) and not first.event.parent
 
 
-def _describe(info: SessionInfo) -> dict[str, Any]:
+def _describe(info: SessionInfo, where: str | None) -> dict[str, Any]:
+    # Without a workspace a session belongs to no folder: to the one that is asked for, or any.
+    folder = info.workspace or where or "/"
     last = datetime.fromtimestamp(info.last / 1000, UTC).isoformat(timespec="seconds")
-    shown = {"sessionId": info.session, "cwd": info.workspace, "updatedAt": last}
+    shown = {"sessionId": info.session, "cwd": folder, "updatedAt": last}
     return {**shown, "title": info.question} if info.question else shown
 
 
-def find_session(store: Journal, session: str) -> SessionInfo:
+def find_session(source: SessionSource, store: Journal, session: str) -> SessionInfo:
     """Find the session with exactly this id.
 
     The beginning of an id, which people may type elsewhere, is not enough here.
@@ -69,13 +73,13 @@ def find_session(store: Journal, session: str) -> SessionInfo:
     Raises:
         SessionNotFound: there is none.
     """
-    info = store.find(session, tenant=TENANT, user=current_user())
+    info = store.find(session, tenant=source.tenant, user=source.user)
     if info.session != session:
         raise SessionNotFound(f"no session `{session[:80]}`")
     return info
 
 
-def archive_session(session: str) -> Path:
+def archive_session(source: SessionSource, session: str) -> Path:
     """Move a closed session into an archive file and return its path.
 
     Raises:
@@ -83,8 +87,10 @@ def archive_session(session: str) -> Path:
         ConfigError: the session cannot be archived.
         JournalError: the journal cannot be used.
     """
-    with open_journal_file() as store:
-        find_session(store, session)
+    with source.journal() as store:
+        find_session(source, store, session)
+        if not isinstance(store, SqliteJournal):
+            raise ConfigError("sessions of this journal, which is not a file, cannot be deleted")
         folder = (store.path or Path.cwd() / "journal.db").parent / "archives"
         done = archive_sessions(store, [session], folder / f"{session}-{time.time_ns()}.jsonl.gz")
         if done.kept:

@@ -1,5 +1,7 @@
 """Serve one editor: run its connection, and end everything when it goes.
 
+    AcpServer(agent).run_sync()
+
 When the editor closes the streams, dies, or tells this process to end, every run is cancelled and
 settled: programs end with everything they started, and the journal can be resumed.
 """
@@ -8,17 +10,50 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+from ferrule.engine.agent import Agent
 
 from .agent import AcpAgent
 from .outbox import Update
 from .peer import Peer
+from .session_sources import ProgramSource, SessionSource
 from .streams import claim_standard_streams, connect_streams
 
 
-async def serve(options: Mapping[str, Any]) -> int:
+class AcpServer:
+    """A program's agent for the editor that starts the program.
+
+    Each session is one of the agent, with its tools, rules, journal and dependencies; approvals are
+    asked for in the editor. An agent with a workspace serves sessions in that folder only. MCP
+    servers that the editor names are not used, which the session's first message reports.
+
+    Args:
+        agent: The agent to serve. It stays open for its owner.
+        yes_to: Patterns of tools that need no approval.
+    """
+
+    def __init__(self, agent: Agent[Any, Any], *, yes_to: Iterable[str] = ()) -> None:
+        self._source = ProgramSource(agent, tuple(yes_to))
+
+    async def run(self) -> int:
+        """Serve the editor at the standard streams until it is gone; return the exit code.
+
+        Meanwhile what the program prints goes to standard error.
+
+        Raises:
+            ConfigError: The standard streams cannot be used.
+        """
+        return await serve(self._source)
+
+    def run_sync(self) -> int:
+        """Do what `run` does, in an event loop of its own."""
+        return asyncio.run(self.run())
+
+
+async def serve(source: SessionSource) -> int:
     """Serve the editor at our standard streams until it is gone. Returns the exit code.
 
     Raises:
@@ -26,7 +61,7 @@ async def serve(options: Mapping[str, Any]) -> int:
     """
     with claim_standard_streams() as (reading, writing):
         editor = _Editor()
-        agent = AcpAgent(options, editor)
+        agent = AcpAgent(source, editor)
         editor.peer = peer = Peer(await connect_streams(reading, writing), agent.handle)
         listening = asyncio.ensure_future(peer.listen())
         try:

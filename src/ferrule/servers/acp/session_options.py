@@ -68,16 +68,18 @@ def mode_state(settings: Settings, current: str) -> dict[str, Any]:
     return {"currentModeId": current, "availableModes": listed}
 
 
-def config_options(settings: Settings, mode: str, model: str) -> list[dict[str, Any]]:
+def config_options(
+    settings: Settings, mode: str, model: str, models: list[str]
+) -> list[dict[str, Any]]:
     """Return the `configOptions` of a session."""
     modes = [
         {"value": one["id"], "name": one["name"], "description": one["description"]}
         for one in mode_state(settings, mode)["availableModes"]
     ]
-    models = [{"value": name, "name": name} for name in list_models(settings, model)]
+    listed = [{"value": name, "name": name} for name in models]
     return [
         _select("mode", "Mode", mode, modes),
-        _select("model", "Model", model, models),
+        _select("model", "Model", model, listed),
     ]
 
 

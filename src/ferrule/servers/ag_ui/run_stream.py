@@ -10,7 +10,6 @@ from ferrule.core.calls import parse_json
 from ferrule.core.errors import FerruleError, LimitReached, ProviderError, RunCancelled
 from ferrule.core.media import Content, Media
 from ferrule.core.messages import AssistantMessage, Message, UserMessage
-from ferrule.engine.session import RunResult
 from ferrule.runtime.hidden_errors import DEFECT, is_for_clients, log_hidden_error
 
 from .event_writer import AgUiEvent, redact
@@ -193,8 +192,8 @@ class RunStream:
             return [*closing, self._fail(*describe_failure(error))]
         thread.has_failed = False
         ending = self._finish({"type": "success"})
-        if result is not None and thread.session.ends_with_value:
-            ending["result"] = _value(result)
+        if result is not None and result.output_json:
+            ending["result"] = parse_json(result.output_json)
         return [*closing, ending]
 
     def _finish(self, outcome: dict[str, Any]) -> AgUiEvent:
@@ -240,13 +239,6 @@ def describe_failure(error: Exception) -> tuple[str, str]:
     if isinstance(error, ProviderError):
         return f"the model's provider refused this server ({error.code})", error.code
     return f"the agent cannot work now ({error.code})", error.code
-
-
-def _value(result: RunResult[Any]) -> Any:
-    try:
-        return parse_json(result.text)
-    except ValueError:
-        return result.text
 
 
 def _find_last_message(thread: Thread) -> str:

@@ -79,7 +79,9 @@ async def list_artifacts(visit: ClientSession) -> list[dict[str, Any]]:
 async def read_artifact(visit: ClientSession, uri: str) -> dict[str, Any]:
     """Return a part of an artifact, as in `resources/read`. Raises UnreadableArtifact."""
     reference, offset, size = _parse_uri(uri)
-    result = await visit.call_tool(READER, {"ref": reference, "offset": offset, "max_bytes": size})
+    result = await visit.call_tool(
+        READER, {"artifact": reference, "offset": offset, "max_bytes": size}
+    )
     if not result.success:
         raise UnreadableArtifact(_failure_reason(result))
     part: dict[str, Any] = result.data

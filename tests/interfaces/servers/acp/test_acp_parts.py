@@ -50,6 +50,7 @@ from ferrule.servers.acp.outbox import Outbox
 from ferrule.servers.acp.permission import EditorApprover, build_options
 from ferrule.servers.acp.prompts import parse_prompt
 from ferrule.servers.acp.session_options import choose_mode, list_modes
+from ferrule.servers.acp.session_sources import SettingsSource
 from ferrule.servers.acp.session_updates import SessionUpdates
 from ferrule.servers.acp.streams import encode_line, parse_line
 from ferrule.storage import paths
@@ -492,19 +493,20 @@ def test_lists_come_in_pages_newest_first_without_sub_agents_and_others_sessions
     written("child", current_user(), workspace=str(tmp_path), parent="s0")
     written("theirs", "somebody else", workspace=str(tmp_path))
     written("elsewhere", current_user(), workspace="/")
-    first = history.list_sessions(str(tmp_path), None)
+    source = SettingsSource({})
+    first = history.list_sessions(source, str(tmp_path), None)
     assert [(one["sessionId"], one["title"]) for one in first["sessions"]] == [
         ("s2", "About s2"),
         ("s1", "About s1"),
     ]
-    second = history.list_sessions(str(tmp_path), first["nextCursor"])
+    second = history.list_sessions(source, str(tmp_path), first["nextCursor"])
     assert [one["sessionId"] for one in second["sessions"]] == ["s0"] and "nextCursor" not in second
-    assert len(history.list_sessions(None, None)["sessions"]) == 2
+    assert len(history.list_sessions(source, None, None)["sessions"]) == 2
     for cursor in ("x", "-1", "٣", "1" * 9):
         with pytest.raises(ConfigError):
-            history.list_sessions(None, cursor)
+            history.list_sessions(source, None, cursor)
     with pytest.raises(SessionNotFound):
-        history.archive_session("theirs")
+        history.archive_session(source, "theirs")
 
 
 def test_usage_is_told_where_the_window_is_known(telling: SessionUpdates) -> None:

@@ -19,6 +19,7 @@ from ferrule.engine.live_events import Progress
 from ferrule.runtime.assemble import current_user, open_journal
 from ferrule.servers.acp.conversation import open_conversation
 from ferrule.servers.acp.peer import Peer, PeerError, RequestRefused
+from ferrule.servers.acp.session_sources import SettingsSource
 
 PATIENCE = 30
 
@@ -124,7 +125,7 @@ async def test_lines_of_a_tool_are_shown_from_any_thread_and_an_editor_that_fail
         Editor(),
     )
     talk = await open_conversation(
-        {"model": model}, editor, folder=str(tmp_path / "work"), servers={}
+        SettingsSource({"model": model}), editor, folder=str(tmp_path / "work"), servers={}
     )
     turn = asyncio.ensure_future(talk.prompt("go"))
     await asyncio.wait_for(editor.asked.wait(), PATIENCE)
@@ -154,7 +155,7 @@ async def test_a_session_whose_process_was_killed_is_loaded_with_its_calls_ended
     editor = Editor()
     options = {"model": script({"say": "Going on."})}
     talk = await open_conversation(
-        options, editor, folder=str(tmp_path), servers={}, session_id="s1"
+        SettingsSource(options), editor, folder=str(tmp_path), servers={}, session_id="s1"
     )
     await talk.replay()
     assert (editor.told[-1]["toolCallId"], editor.told[-1]["status"]) == ("c1", "failed")

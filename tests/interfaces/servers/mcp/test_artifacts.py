@@ -105,7 +105,7 @@ async def test_two_clients_do_not_see_each_others_artifacts(place: Place, era: s
         assert (await two.list_resources()).resources == []
         with pytest.raises(MCPError):
             await two.read_resource(uri)
-        refused = await two.call_tool("artifact_fetch", {"ref": uri.rpartition("/")[2]})
+        refused = await two.call_tool("artifact_fetch", {"artifact": uri.rpartition("/")[2]})
         assert refused.is_error and json.loads(text_of(refused))["error_type"] == "not_found"
         assert (await one.read_resource(uri)).contents
 
