@@ -7,35 +7,34 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.cli.terminal import escape_invisible
 from ferrule.core.errors import SessionNotFound
-from ferrule.permissions.redaction import Redactor
 from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage import paths
-from ferrule.storage.artifacts.files import FileArtifactStore
-from ferrule.storage.audit.audit import AuditedCall, audit_calls
-from ferrule.storage.audit.checkpoints import (
-    Checkpoint,
-    checkpoints_path_of,
-    read_checkpoints,
-    sign_heads,
-)
-from ferrule.storage.audit.explanation import explain as explain_call
-from ferrule.storage.audit.export import export_audit
-from ferrule.storage.audit.past_calls import read_past_calls
-from ferrule.storage.audit.receipts import build_receipts
-from ferrule.storage.audit.signing import Signer, Verifier, default_key_path, public_key_path
-from ferrule.storage.audit.verification import Verification, verify_file, verify_sessions
-from ferrule.storage.journal.protocols import Journal
-from ferrule.storage.journal.sqlite import SqliteJournal
 
 with lazy_imports():
+    from ferrule.permissions import redaction
     from ferrule.runtime import assemble
+    from ferrule.storage.artifacts import files as artifact_files
+    from ferrule.storage.audit import audit as audited_calls
+    from ferrule.storage.audit import checkpoints as signed_heads
+    from ferrule.storage.audit import explanation, past_calls, signing, verification
+    from ferrule.storage.audit import export as audit_export
+    from ferrule.storage.audit import receipts as call_receipts
+    from ferrule.storage.journal import sqlite
+
+if TYPE_CHECKING:
+    from ferrule.storage.audit.audit import AuditedCall
+    from ferrule.storage.audit.checkpoints import Checkpoint
+    from ferrule.storage.audit.signing import Signer, Verifier
+    from ferrule.storage.audit.verification import Verification
+    from ferrule.storage.journal.protocols import Journal
 
 _KEY = click.option(
     "--key", type=click.Path(dir_okay=False), help="File of the key (default: your own)."
@@ -98,7 +97,7 @@ def verify(target: tuple[str, ...], key: str | None, checkpoints: str | None, as
 
 def _find_missing_file(journal: Journal) -> Path | None:
     """Return where the journal's file would be, if there is none."""
-    path = journal.path if isinstance(journal, SqliteJournal) else None
+    path = journal.path if isinstance(journal, sqlite.SqliteJournal) else None
     return path if path is not None and not path.exists() else None
 
 
@@ -106,16 +105,20 @@ def _verify_one(
     journal: Journal, name: str, points: list[Checkpoint], verifier: Verifier | None
 ) -> Verification:
     """Verify a session, or a file, or everything if `name` is empty."""
-    kept = FileArtifactStore(paths.state() / "artifacts")
+    kept = artifact_files.FileArtifactStore(paths.state() / "artifacts")
     if not name:
-        return verify_sessions(journal, points=points, verifier=verifier, artifacts=kept)
+        return verification.verify_sessions(
+            journal, points=points, verifier=verifier, artifacts=kept
+        )
     try:
         session = journal.find(name).session
     except SessionNotFound:
         if not Path(name).is_file():
             raise
-        return verify_file(Path(name), points=points, verifier=verifier)
-    return verify_sessions(journal, [session], points=points, verifier=verifier, artifacts=kept)
+        return verification.verify_file(Path(name), points=points, verifier=verifier)
+    return verification.verify_sessions(
+        journal, [session], points=points, verifier=verifier, artifacts=kept
+    )
 
 
 def _print(result: Verification) -> None:
@@ -154,7 +157,7 @@ def explain(call: str, session: str | None, as_json: bool) -> int:
     if as_json:
         click.echo(encode_json(found.as_record(), indent=2))
     else:
-        for line in explain_call(found):
+        for line in explanation.explain(found):
             click.echo(escape_invisible(line))
     return 4 if found.outcome == "permission_denied" else 0
 
@@ -162,7 +165,9 @@ def explain(call: str, session: str | None, as_json: bool) -> int:
 def _find_call(journal: Journal, name: str, session: str | None) -> AuditedCall:
     """Find a call by its id, or by the beginning of it in the newest session that has one."""
     matches: list[AuditedCall] = []
-    for past in read_past_calls(journal, sessions=None if session is None else [session]):
+    for past in past_calls.read_past_calls(
+        journal, sessions=None if session is None else [session]
+    ):
         if matches and past.audit.session != matches[-1].session:
             break
         if past.audit.call_id == name:
@@ -185,7 +190,7 @@ def _find_call(journal: Journal, name: str, session: str | None) -> AuditedCall:
 def list_calls(session: str, as_json: bool) -> None:
     """List the calls of a session: id, tool, what allowed or stopped it, outcome."""
     with _open_journal() as journal:
-        for call in audit_calls(journal.records(journal.find(session).session)):
+        for call in audited_calls.audit_calls(journal.records(journal.find(session).session)):
             line = f"{call.call_id:40}  {call.tool:24}  {call.settled_by:8}  {call.outcome}"
             click.echo(encode_json(call.as_record()) if as_json else escape_invisible(line))
 
@@ -214,8 +219,8 @@ def export(
     signer = _load_signer(key) if signed else None
     with _open_journal() as journal:
         names = _find_sessions(journal, session)
-        redact = None if raw else Redactor.for_environment(os.environ).redact_text
-        lines = export_audit(journal, names, redact=redact, signer=signer)
+        redact = None if raw else redaction.Redactor.for_environment(os.environ).redact_text
+        lines = audit_export.export_audit(journal, names, redact=redact, signer=signer)
         if output is None:
             for line in lines:
                 click.echo(line, nl=False)
@@ -230,7 +235,7 @@ def export(
 def print_receipts(session: str) -> None:
     """Print a receipt per run as a JSON line: digests, approvals, effects, cost."""
     with _open_journal() as journal:
-        for receipt in build_receipts(journal.records(journal.find(session).session)):
+        for receipt in call_receipts.build_receipts(journal.records(journal.find(session).session)):
             click.echo(encode_json(receipt))
 
 
@@ -238,9 +243,9 @@ def print_receipts(session: str) -> None:
 @_KEY
 def make_key(key: str | None) -> None:
     """Make a key pair for signing: keep the private key to yourself, share the public one."""
-    path = Path(key) if key else default_key_path()
-    made = Signer.create(path)
-    click.echo(f"key {made.name}: {path}\npublic: {public_key_path(path)}")
+    path = Path(key) if key else signing.default_key_path()
+    made = signing.Signer.create(path)
+    click.echo(f"key {made.name}: {path}\npublic: {signing.public_key_path(path)}")
 
 
 @audit.command()
@@ -256,7 +261,9 @@ def sign(session: tuple[str, ...], key: str | None, checkpoints: str | None) -> 
     with _open_journal() as journal:
         names = _find_sessions(journal, session)
         now = int(time.time() * 1000)
-        made = sign_heads(journal, _points_file(journal, checkpoints), signer, names, now=now)
+        made = signed_heads.sign_heads(
+            journal, _points_file(journal, checkpoints), signer, names, now=now
+        )
     for point in made:
         click.echo(escape_invisible(f"{point.session}: event {point.seq} signed"))
     if not made:
@@ -277,19 +284,19 @@ def _find_sessions(journal: Journal, names: tuple[str, ...]) -> list[str]:
 
 
 def _load_signer(key: str | None) -> Signer:
-    return Signer.load(Path(key) if key else default_key_path())
+    return signing.Signer.load(Path(key) if key else signing.default_key_path())
 
 
 def _points_file(journal: Journal, given: str | None) -> Path:
-    return Path(given) if given else checkpoints_path_of(journal)
+    return Path(given) if given else signed_heads.checkpoints_path_of(journal)
 
 
 def _read_points(journal: Journal, given: str | None) -> list[Checkpoint]:
     path = _points_file(journal, given)
     if given and not path.exists():
         raise click.UsageError(f"there are no checkpoints at `{given}`")
-    return read_checkpoints(path)
+    return signed_heads.read_checkpoints(path)
 
 
 def _load_verifier(key: str | None) -> Verifier | None:
-    return Verifier.load(Path(key)) if key else None
+    return signing.Verifier.load(Path(key)) if key else None

@@ -13,16 +13,9 @@ import click
 from ferrule.cli.confirmation import has_terminal
 from ferrule.cli.rows import print_row
 from ferrule.cli.terminal import encode_json as encode_json
-from ferrule.permissions.redaction import Redactor
 from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options, yes_to_option
-from ferrule.storage.audit.verification import ARCHIVE_SESSION_PREFIX
-from ferrule.storage.export.jsonl import export_jsonl
-from ferrule.storage.export.redaction import redact_records
-from ferrule.storage.export.transcripts import write_markdown, write_screenplay, write_transcript
-from ferrule.storage.journal.salvage import salvage as rescue
-from ferrule.storage.settings.settings import load_settings
 
 from .audit import verify
 from .compact import compact, restore
@@ -32,7 +25,13 @@ from .rewind import fork, rewind
 with lazy_imports():
     from ferrule.cli.run import one_shot
     from ferrule.models import registry
+    from ferrule.permissions import redaction
     from ferrule.runtime import assemble
+    from ferrule.storage.audit import verification
+    from ferrule.storage.export import jsonl, transcripts
+    from ferrule.storage.export import redaction as redacted_records
+    from ferrule.storage.journal import salvage as salvaging
+    from ferrule.storage.settings import settings as person_settings
 
     from . import archive as archives
 
@@ -89,7 +88,9 @@ def _read_newest(store: Journal, number: int) -> list[SessionInfo]:
     limit = number
     while True:
         found = store.sessions(limit=limit)
-        rows = [row for row in found if not row.session.startswith(ARCHIVE_SESSION_PREFIX)]
+        rows = [
+            row for row in found if not row.session.startswith(verification.ARCHIVE_SESSION_PREFIX)
+        ]
         if len(rows) >= number or len(found) < limit:
             return rows[:number]
         limit *= 2
@@ -100,7 +101,7 @@ def _read_newest(store: Journal, number: int) -> list[SessionInfo]:
 def show(session: str) -> None:
     """Show a whole session as text: messages, calls with results, answers."""
     with assemble.open_journal() as store:
-        for part in write_transcript(store.records(store.find(session).session)):
+        for part in transcripts.write_transcript(store.records(store.find(session).session)):
             click.echo(part, nl=False)
 
 
@@ -138,16 +139,16 @@ def export(session: str, kind: str, output: str | None, redact: bool) -> None:
 
 def _write_export(kind: str, records: Iterator[JournalRecord]) -> Iterator[str]:
     if kind == "spmd":
-        return write_screenplay(records, registry.list_local_providers())
-    return export_jsonl(records) if kind == "jsonl" else write_markdown(records)
+        return transcripts.write_screenplay(records, registry.list_local_providers())
+    return jsonl.export_jsonl(records) if kind == "jsonl" else transcripts.write_markdown(records)
 
 
 def _redact(records: Iterator[JournalRecord]) -> Iterator[JournalRecord]:
-    settings = load_settings()
-    redactor = Redactor.for_environment(
+    settings = person_settings.load_settings()
+    redactor = redaction.Redactor.for_environment(
         os.environ, settings["redaction.keys"], settings["redaction.patterns"]
     )
-    return redact_records(records, redactor)
+    return redacted_records.redact_records(records, redactor)
 
 
 @sessions.command()
@@ -210,7 +211,7 @@ def salvage(yes: bool) -> int:
     if not yes and not click.confirm(f"salvage {path}?", err=True):
         click.echo("nothing was done", err=True)
         return 1
-    saved = rescue(path)
+    saved = salvaging.salvage(path)
     for loss in saved.lost:
         click.echo(f"lost: {loss}", err=True)
     kept = f"{sum(saved.kept.values())} events of {len(saved.kept)} sessions kept"

@@ -14,30 +14,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.cli.terminal import encode_json, escape_invisible
-from ferrule.core.calls import ToolCall, ToolResult
-from ferrule.core.calls import encode_json as encode_compact
-from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
 from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options
 from ferrule.storage import paths
-from ferrule.storage.artifacts.files import FileArtifactStore
-from ferrule.storage.audit.past_calls import read_past_calls
-from ferrule.storage.audit.verification import ARCHIVE_SESSION_PREFIX, open_lines
-from ferrule.storage.export.archive import import_sessions as read_archive
-from ferrule.storage.export.bundles import import_bundle, read_recording, write_bundle
-from ferrule.storage.export.jsonl import import_jsonl
-from ferrule.storage.settings.settings import load_settings
 
 with lazy_imports():
     from ferrule.cli import terminal_agent
+    from ferrule.core import calls as core_calls
     from ferrule.engine.replay import recording, rerun, what_if
     from ferrule.engine.replay import replay as replays
     from ferrule.evaluation import recorded_cases
+    from ferrule.permissions import rule_evaluation
     from ferrule.runtime import assemble
+    from ferrule.storage.artifacts import files as artifact_files
+    from ferrule.storage.audit import past_calls, verification
+    from ferrule.storage.export import archive, bundles, jsonl
+    from ferrule.storage.settings import settings as person_settings
 
 if TYPE_CHECKING:
+    from ferrule.core.calls import ToolCall, ToolResult
     from ferrule.core.events import JournalRecord
     from ferrule.engine.agent import Agent
+    from ferrule.permissions.rule_evaluation import PermissionGate
     from ferrule.storage.journal.protocols import Journal
 
 
@@ -94,7 +92,7 @@ def _recordings(
 ) -> Iterator[list[JournalRecord]]:
     for name in _conversations(store) if every else sessions:
         if not every and Path(name).is_file():
-            yield from read_recording(Path(name))
+            yield from bundles.read_recording(Path(name))
         else:
             yield list(store.records(store.find(name).session))
 
@@ -104,7 +102,7 @@ def _conversations(store: Journal) -> list[str]:
     return [
         info.session
         for info in store.sessions()
-        if not info.session.startswith(ARCHIVE_SESSION_PREFIX)
+        if not info.session.startswith(verification.ARCHIVE_SESSION_PREFIX)
     ]
 
 
@@ -193,7 +191,7 @@ def _judge(
 ) -> int:
     """Report which recorded calls the rules of a settings file would have stopped."""
     catalog = terminal_agent.assemble_at_terminal(options, needs_model=False).agent.catalog
-    past = read_past_calls(store, sessions=sessions or None)
+    past = past_calls.read_past_calls(store, sessions=sessions or None)
     judged = list(what_if.what_if(past, lambda workspace: _make_gate(file, workspace), catalog))
     stopped = [one for one in judged if one.stricter]
     if as_json:
@@ -217,8 +215,10 @@ def _judge(
 def _make_gate(file: str, workspace: str) -> PermissionGate:
     """Make the gate that a person with this settings file would have in that workspace."""
     root = Path(workspace or ".").absolute()
-    settings = load_settings(user_file=Path(file), workspace=root, environment={})
-    return PermissionGate(settings.rules, mode=select_mode(settings.mode, "flags"), root=root)
+    settings = person_settings.load_settings(user_file=Path(file), workspace=root, environment={})
+    return rule_evaluation.PermissionGate(
+        settings.rules, mode=rule_evaluation.select_mode(settings.mode, "flags"), root=root
+    )
 
 
 def _make_row(judged: what_if.PolicyComparison) -> dict[str, Any]:
@@ -239,7 +239,7 @@ def _make_row(judged: what_if.PolicyComparison) -> dict[str, Any]:
 
 def _print_stopped(judged: what_if.PolicyComparison) -> None:
     audit = judged.call.audit
-    arguments = _shorten(encode_compact(judged.call.arguments))
+    arguments = _shorten(core_calls.encode_json(judged.call.arguments))
     where = f"{audit.session[:12]} event {audit.event}"
     click.echo(escape_invisible(f"{judged.verdict:7} {where:24} {judged.call.tool} {arguments}"))
     click.echo(escape_invisible(f"        {_shorten(judged.reason)}"))
@@ -268,8 +268,10 @@ def bundle(sessions: tuple[str, ...], output: str, artifacts: bool) -> int:
     """Write sessions and their artifacts into one file, for another machine or a test."""
     try:
         with assemble.open_journal() as store:
-            kept = FileArtifactStore(paths.state() / "artifacts") if artifacts else None
-            made = write_bundle(Path(output), store, sessions, kept)
+            kept = (
+                artifact_files.FileArtifactStore(paths.state() / "artifacts") if artifacts else None
+            )
+            made = bundles.write_bundle(Path(output), store, sessions, kept)
     except FileExistsError:
         click.echo(
             f"nothing was written: `{output}` exists already\nhint: choose another name", err=True
@@ -300,7 +302,7 @@ def to_case(session: str, output: Path, name: str) -> int:
     The case expects the same calls and the same answer. `ferrule eval FILE --offline` checks the
     recording without a model; loosen what other models need not say in the same words.
     """
-    artifacts = FileArtifactStore(paths.state() / "artifacts")
+    artifacts = artifact_files.FileArtifactStore(paths.state() / "artifacts")
     with assemble.open_journal() as store:
         written = recorded_cases.write_case(store, session, output, name, artifacts)
     for note in written.notes:
@@ -324,12 +326,14 @@ def import_sessions(file: str) -> int:
     path = Path(file)
     with assemble.open_journal() as store:
         if path.suffix == ".jsonl":
-            with open_lines(path) as lines:
-                names = import_jsonl(store, lines)
+            with verification.open_lines(path) as lines:
+                names = jsonl.import_jsonl(store, lines)
         elif path.name.endswith(".jsonl.gz"):
-            names = read_archive(store, path)
+            names = archive.import_sessions(store, path)
         else:
-            names = import_bundle(path, store, FileArtifactStore(paths.state() / "artifacts"))
+            names = bundles.import_bundle(
+                path, store, artifact_files.FileArtifactStore(paths.state() / "artifacts")
+            )
     for name in names:
         click.echo(name)
     click.echo(f"{len(names)} sessions imported", err=True)

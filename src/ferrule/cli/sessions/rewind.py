@@ -10,21 +10,22 @@ import click
 
 from ferrule.cli.confirmation import has_terminal
 from ferrule.cli.terminal import escape_invisible
-from ferrule.core.events import RunFinished, SessionOpened
-from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage import paths
-from ferrule.storage.artifacts.files import FileArtifactStore
-from ferrule.storage.artifacts.store import Scope
-from ferrule.storage.settings.settings import load_settings
 
 with lazy_imports():
+    from ferrule.core import events
     from ferrule.engine.rewind import changes
     from ferrule.engine.rewind import rewind as rewinding
+    from ferrule.permissions import rule_evaluation
+    from ferrule.permissions.filesystem import workspace as workspaces
     from ferrule.runtime import assemble
+    from ferrule.storage.artifacts import files as artifact_files
+    from ferrule.storage.artifacts import store as artifact_stores
+    from ferrule.storage.settings import settings as person_settings
 
 if TYPE_CHECKING:
+    from ferrule.permissions.filesystem.workspace import Workspace
     from ferrule.storage.journal.protocols import Journal
 
 
@@ -33,9 +34,9 @@ def _summarize(store: Journal, session: str) -> tuple[int, str]:
     workspace = ""
     finished = 0
     for record in store.records(session):
-        if isinstance(record.event, SessionOpened):
+        if isinstance(record.event, events.SessionOpened):
             workspace = record.event.workspace
-        finished += isinstance(record.event, RunFinished)
+        finished += isinstance(record.event, events.RunFinished)
     return finished, workspace
 
 
@@ -54,7 +55,9 @@ def fork(session: str, run: int | None) -> int:
     with assemble.open_journal() as store:
         found = store.find(session).session
         runs = _summarize(store, found)[0] if run is None else run
-        name = rewinding.fork(store, found, runs, FileArtifactStore(paths.state() / "artifacts"))
+        name = rewinding.fork(
+            store, found, runs, artifact_files.FileArtifactStore(paths.state() / "artifacts")
+        )
     click.echo(name)
     click.echo(f"continue with `ferrule sessions resume {name[:12]} ...`", err=True)
     return 0
@@ -77,11 +80,11 @@ def rewind(session: str, run: int, dry: bool, shows_diff: bool, force: bool, yes
 
     Files that no tool may touch stay as they are. Exit code 3: some files were left alone.
     """
-    artifacts = FileArtifactStore(paths.state() / "artifacts")
+    artifacts = artifact_files.FileArtifactStore(paths.state() / "artifacts")
     with assemble.open_journal() as store:
         info = store.find(session)
         found = info.session
-        scope = Scope(info.tenant, info.user, info.session)
+        scope = artifact_stores.Scope(info.tenant, info.user, info.session)
         if not (dry or shows_diff):
             # Nobody else may run this session meanwhile.
             store.lease(found)
@@ -116,10 +119,10 @@ def rewind(session: str, run: int, dry: bool, shows_diff: bool, force: bool, yes
 
 def _open_workspace(folder: str) -> Workspace:
     """Open a folder with the protected names and denied paths of the person's settings."""
-    settings = load_settings(workspace=folder)
+    settings = person_settings.load_settings(workspace=folder)
     names = settings.names
-    workspace = Workspace(folder, names=names)
-    gate = PermissionGate(settings.rules, root=workspace.root, names=names)
+    workspace = workspaces.Workspace(folder, names=names)
+    gate = rule_evaluation.PermissionGate(settings.rules, root=workspace.root, names=names)
     return workspace.restrict(gate.find_refusal)
 
 

@@ -41,6 +41,7 @@ import stat
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -137,9 +138,9 @@ class _Folder:
     unreadable: bool = False
     environment: bool = False
     entries: int = 0
-    folders: list[str] = field(default_factory=list[str])
-    found: list[_Candidate] = field(default_factory=list[_Candidate])
-    links: list[Link] = field(default_factory=list[Link])
+    folders: tuple[str, ...] = ()
+    found: tuple[_Candidate, ...] = ()
+    links: tuple[Link, ...] = ()
 
 
 class _Known:
@@ -172,7 +173,7 @@ class _KnownFolders:
 def _copy_folders(folders: Mapping[str, _Folder]) -> dict[str, _Folder]:
     """Copy what changes: the findings of a folder. Its stamp and its lists of names do not."""
     return {
-        name: replace(folder, found=[replace(one) for one in folder.found])
+        name: replace(folder, found=tuple(replace(one) for one in folder.found))
         if folder.found
         else folder
         for name, folder in folders.items()
@@ -334,27 +335,31 @@ class MaskScanner:
     def get_folder(self, name: str) -> _Folder | None:
         return self._folders.get(name)
 
-    def judge_together(self, names: Sequence[str]) -> None:
-        """Learn which of the names in a folder are ordinary, before `needs` is asked of each."""
-        self._ordinary.judge_together(names)
+    def select_ordinary(self, folder: str, judged: str, names: Sequence[str]) -> AbstractSet[str]:
+        """Return a set that has those of the names in a folder that surely need no mask.
 
-    def needs(
-        self, name: str, judged: str, last: str, what: FileType, below: str
-    ) -> MaskRequirement | None:
+        Args:
+            folder: The folder.
+            judged: The name that its content is judged by.
+            names: Names in it.
+        """
+        if not self._ordinary.is_plain_folder(judged):
+            return frozenset()
+        return self._ordinary.select(self._with_prefix(folder), names)
+
+    def needs(self, name: str, judged: str, what: FileType, below: str) -> MaskRequirement | None:
         """Return what is laid over a name, which is judged by `judged` as well."""
-        if self._prefix:
-            name = f"{self._prefix}/{name}"
-            below = below and f"{self._prefix}/{below}"
-        may_be_ordinary = not below and what is not FileType.SOCKET
-        if (
-            may_be_ordinary
-            and self._ordinary.is_ordinary(name, last)
-            and (judged == name or self._ordinary.is_ordinary(judged, last))
-        ):
-            return None
         return required_mask(
-            name, what, self.names, below=below, judged=judged, git_hooks=self.git_hooks
+            self._with_prefix(name),
+            what,
+            self.names,
+            below=below and self._with_prefix(below),
+            judged=judged,
+            git_hooks=self.git_hooks,
         )
+
+    def _with_prefix(self, name: str) -> str:
+        return f"{self._prefix}/{name}".rstrip("/") if self._prefix else name
 
 
 @dataclass(slots=True)
@@ -428,20 +433,15 @@ class _Walk:
             status = os.fstat(folder)
             quiet = max(status.st_mtime_ns, status.st_ctime_ns) + QUIET_NANOSECONDS < now
             found = _Folder(_folder_stamp(status), quiet, below, judged)
-            with os.scandir(folder) as entries:
-                items = list(entries)
-                names = [item.name for item in items]
-                self.scanner.judge_together(names)
-                found.judged_content = judge_content(
-                    judged,
-                    _MEANINGFUL_ENTRIES.intersection(names),
-                    in_workspace=self.scanner.is_workspace,
-                )
-                for item in items:
-                    with suppress(FileNotFoundError):
-                        self._add_entry(
-                            found, folder, f"{name}/{item.name}" if name else item.name, item
-                        )
+            names = os.listdir(folder)  # noqa: PTH208  by descriptor
+            found.entries = len(names)
+            found.environment = CONDA in names
+            found.judged_content = judge_content(
+                judged,
+                _MEANINGFUL_ENTRIES.intersection(names),
+                in_workspace=self.scanner.is_workspace,
+            )
+            self._add_entries(found, folder, name, names)
         except OSError:
             return _Folder((), False, unreadable=True)
         finally:
@@ -449,29 +449,71 @@ class _Walk:
         self._count += found.entries
         return found
 
-    def _add_entry(self, into: _Folder, folder: int, name: str, item: os.DirEntry[str]) -> None:
-        if name in self.scanner.apart:
-            return
-        into.entries += 1
-        into.environment |= item.name == CONDA
-        status = item.stat(follow_symlinks=False)
-        what = FileType.of(status.st_mode)
+    def _add_entries(self, into: _Folder, folder: int, name: str, names: list[str]) -> None:
+        """Keep what is to be known of the entries of a folder."""
+        folders: list[str] = []
+        found: list[_Candidate] = []
+        links: list[Link] = []
+        above = f"{name}/" if name else ""
+        for last, status, is_ordinary in self._select_entries(into, folder, name, names):
+            whole = f"{above}{last}"
+            if whole in self.scanner.apart:
+                continue
+            what = FileType.of(status.st_mode)
+            candidate = None
+            if not is_ordinary or what is FileType.SOCKET:
+                candidate = self._judge(into, folder, whole, what, status)
+            if candidate is not None:
+                found.append(candidate)
+            if what is FileType.FOLDER and (
+                candidate is None or candidate.covered.kind is MaskKind.READ_ONLY
+            ):
+                folders.append(whole)
+            if what is FileType.FILE and status.st_nlink > 1:
+                links.append(Link(whole, (status.st_dev, status.st_ino), status.st_nlink))
+        if _is_object_store(into.judged_content):
+            folders = [f"{above}info"] if f"{above}info" in folders else []
+        # Tuples: what is empty takes no memory, and there are folders by the ten thousand.
+        into.folders = tuple(folders)
+        into.found = tuple(found)
+        into.links = tuple(links)
+
+    def _select_entries(
+        self, into: _Folder, folder: int, name: str, names: list[str]
+    ) -> Iterator[tuple[str, os.stat_result, bool]]:
+        """Yield all entries but files with one, ordinary name, and whether each name is ordinary.
+
+        Most of what a first scan costs, so a plain loop: nearly all entries are such files.
+        """
+        ordinary: AbstractSet[str] = frozenset()
+        if not into.below:
+            ordinary = self.scanner.select_ordinary(name, into.judged_content, names)
+        stat_file = os.stat
+        is_regular = stat.S_ISREG
+        for last in names:
+            try:
+                status = stat_file(last, dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            is_ordinary = last in ordinary
+            if is_ordinary and status.st_nlink == 1 and is_regular(status.st_mode):
+                continue
+            yield last, status, is_ordinary
+
+    def _judge(
+        self, into: _Folder, folder: int, name: str, what: FileType, status: os.stat_result
+    ) -> _Candidate | None:
+        """Return what an entry of a folder needs, or None if it needs no mask."""
         judged = _join_judged(into, name)
-        needed = self.scanner.needs(name, judged, item.name, what, into.below)
-        if needed is not None:
-            found = _Candidate(name, what, needed, (status.st_dev, status.st_ino))
-            if needed.unless_own:
-                found.identity = identify(folder, os.fsencode(item.name))
-            self._check_content(found, folder, item.name, status)
-            into.found.append(found)
-        if (
-            what is FileType.FOLDER
-            and (needed is None or needed.kind is MaskKind.READ_ONLY)
-            and (item.name == "info" or not _is_object_store(into.judged_content))
-        ):
-            into.folders.append(name)
-        if what is FileType.FILE and status.st_nlink > 1:
-            into.links.append(Link(name, (status.st_dev, status.st_ino), status.st_nlink))
+        needed = self.scanner.needs(name, judged, what, into.below)
+        if needed is None:
+            return None
+        last = name.rpartition("/")[2]
+        found = _Candidate(name, what, needed, (status.st_dev, status.st_ino))
+        if needed.unless_own:
+            found.identity = identify(folder, os.fsencode(last))
+        self._check_content(found, folder, last, status)
+        return found
 
     def _check_content(
         self, found: _Candidate, folder: int, last: str, status: os.stat_result

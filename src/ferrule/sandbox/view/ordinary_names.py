@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from ferrule.permissions.protected_names import PROTECTED, RESERVED, SECRET, ProtectedNames
 
-_PLAIN = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_@+. -]*[A-Za-z0-9_@+-]|[A-Za-z0-9_@+-]", re.ASCII)
+_PLAIN = r"[A-Za-z0-9_@+-](?:[A-Za-z0-9_@+. -]*[A-Za-z0-9_@+-])?"
 """A component that no folding turns into one that begins with a dot or contains a tilde."""
+
+_PLAIN_FOLDER = re.compile(rf"{_PLAIN}(?:/{_PLAIN})*", re.ASCII)
 
 
 class OrdinaryNames:
@@ -40,39 +43,36 @@ class OrdinaryNames:
             not names.rules and not names.protected and all(p[0] == "." for p in first)
         )
         self._ordinary_components: set[str] = set()
-        self._last_folder = ("", True)
 
-    def judge_together(self, names: Sequence[str]) -> None:
-        """Remember those of many last components that are ordinary: one look at all of them."""
-        if not self._is_usable or self._ordinary_components.issuperset(names):
-            return
-        suspicious = self._names.select_suspicious("", names, write=True)
-        if len(self._ordinary_components) < _MAX_KNOWN:
-            self._ordinary_components.update(set(names).difference(suspicious))
+    def select(self, folder: str, names: Sequence[str]) -> AbstractSet[str]:
+        """Return a set that has those of the names in a folder that are surely ordinary.
 
-    def is_ordinary(self, name: str, last: str) -> bool:
-        """Return whether `name`, which ends in `last`, is surely neither refused nor protected.
+        These are neither refused nor protected; about the others the lists have to be asked. The
+        set may have names of other folders, too.
 
-        False: the lists have to be asked.
+        Args:
+            folder: A path relative to the root; empty for the root itself.
+            names: Names in it, each a single component.
         """
-        if not self._is_usable or not self._is_plain_folder(name[: -len(last) - 1]):
-            return False
-        if last in self._ordinary_components:
-            return True
-        if self._names.check(last, write=True) is not None:
-            return False
-        if len(self._ordinary_components) < _MAX_KNOWN:
-            self._ordinary_components.add(last)
-        return True
+        if not self._is_usable or not self.is_plain_folder(folder):
+            return frozenset()
+        known = self._ordinary_components
+        if known.issuperset(names):
+            return known
+        suspicious = self._names.select_suspicious("", names, write=True)
+        found = set(names).difference(suspicious)
+        found.update(last for last in suspicious if self._names.check(last, write=True) is None)
+        if len(known) >= _MAX_KNOWN:
+            return found
+        known |= found
+        return known
 
-    def _is_plain_folder(self, above: str) -> bool:
-        if self._last_folder[0] != above:
-            parts = above.split("/") if above else []
-            self._last_folder = (
-                above,
-                above != "site-packages" and all(map(_PLAIN.fullmatch, parts)),
-            )
-        return self._last_folder[1]
+    def is_plain_folder(self, folder: str) -> bool:
+        """Return whether in a folder only the last component of a name matters, for certain."""
+        if not folder or _PLAIN_FOLDER.fullmatch(folder):
+            return folder != "site-packages"
+        unusual = [part for part in folder.split("/") if not _PLAIN_FOLDER.fullmatch(part)]
+        return not self._names.select_suspicious("", unusual, write=True)
 
 
 _MAX_KNOWN = 200_000
