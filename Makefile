@@ -78,7 +78,7 @@ site: $(READY) ## the documentation as a site, in build/site; a dead link ends i
 lab: $(READY) ## what is measured or tried with real programs: a list, or one (NAME=bench ARGS="...")
 	@BIN="$(BIN)" PYTHON="$(PYTHON)" JOBS="$(JOBS)" $(BIN)/python benchmarks/lab.py $(NAME)
 
-release: $(READY) ## everything of a release of this commit, in build/release: built twice, checked, each extra alone, an image (ARGS="--only extras --extras mcp,serve")
+release: $(READY) ## everything of a release of this commit, in build/release: built twice, checked, no extra, each alone and all, an image (ARGS="--only extras --extras none,mcp,all")
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python release $(ARGS)
 
 clean: ## what can be made again

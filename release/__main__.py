@@ -1,7 +1,7 @@
 """Make a release of this commit in `build/release`: `make release`.
 
-    build twice, compare -> check -> constraints, bill of materials, licenses -> every extra alone
-    -> a container image -> notes
+    build twice, compare -> check -> constraints, bill of materials, licenses
+    -> no extra, every extra alone, all extras -> a container image -> notes
 
 The image needs podman, the pulled embedded model, and `--base FILE.tar`: a root file system with
 the same Python as this one, its venv and libgomp1. Without `--base` it is skipped, and the output
@@ -9,7 +9,8 @@ says so.
 
 Needs the package index of this machine, `uv` and git. Nothing is published. Versions come from one
 place, `src/ferrule/_version.py`; every folder of `packages/` with a `pyproject.toml` is built too
-and must have the same version. `--only STEP` runs one step, `--extras a,b` some of the extras.
+and must have the same version. `--only STEP` runs one step, `--extras none,a,all` some of the
+installations.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ FORBIDDEN_FILES = re.compile(r"(^|/)(\.env|\.git|__pycache__|tests?/|.*\.(pem|ke
 
 
 DESCRIPTIONS = {
-    "extras": "Try each extra alone.",
+    "extras": "Try an installation without extras, each extra alone, and all of them.",
     "image": "Build a container image that answers one question as a user who is not root.",
 }
 """What steps with arguments do."""
@@ -232,17 +233,20 @@ def read_licenses(component: dict[str, object]) -> list[str]:
 
 
 def try_extras(extras: Sequence[str]) -> None:
-    """Install each extra alone into a clean environment and run its smoke test."""
-    missing = sorted(set(list_extras()) - SMOKE_TESTS.keys())
+    """Install each extra alone into a clean environment and run its smoke test.
+
+    `none` is an installation without extras.
+    """
+    missing = sorted(set(extras) - SMOKE_TESTS.keys())
     if missing:
         raise ReleaseFailed(f"extras without a smoke test: {', '.join(missing)}")
 
     def try_one(extra: str) -> str:
-        python = make_environment(extra or "none", extra)
+        python = make_environment(extra, "" if extra == "none" else extra)
         program = SMOKE_TESTS[extra]
         run(str(python), "-c", program, cwd=OUT, FERRULE_HOME=str(OUT / "home"))
         shutil.rmtree(python.parents[1])
-        return extra or "(no extra)"
+        return extra
 
     with ThreadPoolExecutor(2) as pool:
         for name in pool.map(try_one, extras):
@@ -306,12 +310,15 @@ def write_notes() -> None:
 def main() -> int:
     """Run the steps and return the exit code."""
     parser = argparse.ArgumentParser(description="Make a release in build/release.")
-    parser.add_argument("--extras", default="", help="Only these extras, joined by commas.")
+    parser.add_argument(
+        "--extras", default="", help="Only these extras, joined by commas; `none`, `all`."
+    )
     parser.add_argument("--only", default="", help="Only this step.")
     parser.add_argument("--base", default="", help="Root file system of the image, as a tar file.")
     parser.add_argument("--dirty", action="store_true", help="Allow uncommitted changes.")
     options = parser.parse_args()
-    extras = options.extras.split(",") if options.extras else ["", *list_extras()]
+    every = ["none", *list_extras(), "all"]
+    extras = options.extras.split(",") if options.extras else every
     steps: dict[str, Callable[[], None]] = {
         "build": build,
         "check": check,

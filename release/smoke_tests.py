@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 _RUN = """
 from ferrule import Agent, Scripted, Storage, tool
 from ferrule.testing import calls, says
@@ -26,7 +29,7 @@ assert done.returncode == 0, done.stderr
 """
 
 SMOKE_TESTS: dict[str, str] = {
-    "": _RUN
+    "none": _RUN
     + "import subprocess, sys\n"
     + "from pathlib import Path\n"
     + "program = Path(sys.executable).with_name('ferrule')\n"
@@ -89,4 +92,7 @@ SMOKE_TESTS: dict[str, str] = {
     "sign": "import cryptography; from ferrule.storage.audit import signing",
     "bubblewrap": _PROGRAM.format(words='"--version"'),
 }
-"""By the name of the extra; "" is no extra at all."""
+"""By the name of the extra; `none` is an installation without extras."""
+_PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+_IN_ALL = _PROJECT["project"]["optional-dependencies"]["all"][0].partition("[")[2].rstrip("]")
+SMOKE_TESTS["all"] = "\n".join(SMOKE_TESTS[name] for name in _IN_ALL.split(","))

@@ -1,5 +1,5 @@
 """What pages name exists: commands and their options, settings, variables, targets of make, slash
-commands, and the parameters of public functions.
+commands, parameters of public functions, and attributes of public classes and modules.
 
 A page is read as a person reads it: its inline code and its blocks. A word of it is looked up only
 where its form says what it is, so a finding is a mistake of the page; what belongs to another
@@ -9,6 +9,7 @@ program is in `FOREIGN`, by name.
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import json
 import re
@@ -53,6 +54,20 @@ VARIABLE = re.compile(r"\bFERRULE_[A-Z_]+\b")
 MAKE = re.compile(r"\bmake (lab NAME=[a-z0-9-]+|[a-z][a-z-]+)")
 SLASH = re.compile(r"`/([a-z]+)(?: [^`]*)?`")
 CALL = re.compile(r"[A-Za-z_.]+\(.*\)", re.DOTALL)
+OF_CLASS = re.compile(r"\b([A-Z][A-Za-z0-9]+)(?:\((?:[^()]|\([^()]*\))*\))?\.([a-z_]+)\b")
+OF_OBJECT = re.compile(r"(?<![\w.])([a-z]+)\.([a-z_]+)\(")
+IN_MODULE = re.compile(r"\bferrule(?:\.[A-Za-z_]\w*)+")
+OBJECTS = {
+    "agent": ("Agent",),
+    "bus": ("Bus",),
+    "context": ("Context",),
+    "jobs": ("Jobs",),
+    "journal": ("Journal",),
+    "run": ("RunResult",),
+    "server": ("McpServer", "A2aServer"),
+    "session": ("Session",),
+}
+"""What pages call an object, and its classes."""
 
 FOREIGN = {
     "--build-arg": "Docker and Podman",
@@ -192,6 +207,78 @@ def check_keywords(call: ast.Call, name: str) -> Iterator[str]:
             yield f"`{name}` has no parameter `{keyword.arg}`"
 
 
+@cache
+def public_classes() -> dict[str, list[type[Any]]]:
+    """The classes of public modules by name."""
+    found: dict[str, list[type[Any]]] = {}
+    for path in sorted(PACKAGE.glob("*.py")) + sorted(PACKAGE.glob("*/__init__.py")):
+        name = path.relative_to(PACKAGE.parent).with_suffix("").as_posix().replace("/", ".")
+        module = importlib.import_module(name.removesuffix(".__init__"))
+        for public in getattr(module, "__all__", ()):
+            value = getattr(module, public)
+            if isinstance(value, type) and value not in found.get(public, []):
+                found.setdefault(public, []).append(value)
+    return found
+
+
+@cache
+def attributes_of(owner: type[Any]) -> frozenset[str]:
+    """What objects of a class have: names of the class, annotated ones, and those that it sets."""
+    found = set(dir(owner))
+    for one in owner.__mro__:
+        found |= set(vars(one).get("__annotations__", {}))
+        if one.__module__.startswith("ferrule"):
+            found |= set(re.findall(r"\bself\.(\w+)(?:: [^=\n]+)? =", inspect.getsource(one)))
+    return frozenset(found)
+
+
+def check_attributes(code: str, *, of_others: bool) -> Iterator[str]:
+    """Attributes of public classes and modules that there are not. On a page about other programs
+    an `Agent` may be theirs, so there only modules are looked up.
+    """
+    named: list[tuple[tuple[str, ...], str]] = []
+    if not of_others:
+        named += [((owner,), name) for owner, name in OF_CLASS.findall(code)]
+        named += [(OBJECTS.get(owner, ()), name) for owner, name in OF_OBJECT.findall(code)]
+    for owners, name in named:
+        classes = [kind for owner in owners for kind in public_classes().get(owner, ())]
+        if classes and not any(name in attributes_of(kind) for kind in classes):
+            yield f"`{owners[0]}` has no `{name}`"
+    for path in IN_MODULE.findall(code):
+        if not is_spelled_out(path) and not is_importable(path):
+            yield f"there is no `{path}`"
+
+
+@cache
+def is_spelled_out(name: str) -> bool:
+    """Whether a dotted name is that of a file, or of an event, a gauge or a schema, which the
+    sources spell out.
+    """
+    ends_as_file = name.rpartition(".")[2] in ("json", "yaml", "md", "db")
+    forms = (f'"{name}', f'"{name.removeprefix("ferrule.")}', f'"{name.rpartition(".")[0]}.{{')
+    return ends_as_file or any(form in module.text for module in MODULES for form in forms)
+
+
+@cache
+def is_importable(path: str) -> bool:
+    """Whether a dotted name is a module, or what modules have."""
+    try:
+        importlib.import_module(path)
+    except ImportError:
+        owner, _, name = path.rpartition(".")
+        return bool(owner) and is_importable(owner) and hasattr(find_object(owner), name)
+    return True
+
+
+def find_object(path: str) -> Any:
+    """What a dotted name that is importable stands for."""
+    try:
+        return importlib.import_module(path)
+    except ImportError:
+        owner, _, name = path.rpartition(".")
+        return getattr(find_object(owner), name)
+
+
 def check_settings(text: str) -> Iterator[str]:
     """Keys of a YAML block that are no settings."""
     tree: object = yaml.safe_load(text)
@@ -227,9 +314,10 @@ def check_keys(tree: dict[str, Any], above: str) -> Iterator[str]:
             yield f"`{key}` is no setting"
 
 
-def check_inline(code: str) -> Iterator[str]:
+def check_inline(code: str, *, of_others: bool = False) -> Iterator[str]:
     """What a piece of inline code names that there is not."""
     code = " ".join(code.split())
+    yield from check_attributes(code, of_others=of_others)
     if COMMAND.match(code):
         yield from check_command(split(code)[1:])
     elif code.startswith("--"):
@@ -295,11 +383,13 @@ def findings(shown: str, text: str) -> list[Finding]:
             for one in check_block(match["info"].split(), match["body"])
         ]
     prose = FENCE.sub(lambda match: "\n" * match[0].count("\n"), text)
-    if shown.startswith("docs/from/"):
+    of_others = shown.startswith("docs/from/")
+    if of_others:
         prose = THEIRS.sub("|", prose)
     for match in INLINE.finditer(prose):
         line = prose[: match.start()].count("\n") + 1
-        found += [Finding(f"{shown}:{line}", one) for one in check_inline(match[1])]
+        wrong = check_inline(match[1], of_others=of_others)
+        found += [Finding(f"{shown}:{line}", one) for one in wrong]
     return found
 
 
@@ -326,6 +416,9 @@ WRONG = {
     "`make nothing`": "`make nothing`",
     "`Agent(model, way=1)`": "`Agent` has no parameter `way`",
     "`Agent(model, limits=Limits(rounds=1))`": "`Limits` has no parameter `rounds`",
+    "`McpServer(agent).running()`": "`McpServer` has no `running`",
+    "`session.no_such()`": "`Session` has no `no_such`",
+    "`ferrule.storage.nothing`": "there is no `ferrule.storage.nothing`",
     "```console run\n$ ferrule tool list\n```": "`ferrule tool` is no command",
     "```sh\ngit log | ferrule run --shema x\n```": "`ferrule run` has no option --shema",
     "```yaml\ncommands: {shel: true}\n```": "`commands.shel` is no setting",

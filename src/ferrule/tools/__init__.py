@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .outcome_probe import NOT_HAPPENED, report_effect
+    from .outcome_probe import NOT_HAPPENED, UNKNOWN, report_effect
     from .reliability import Reliability, read_policies
     from .toolset import configure, describe, rename
 
 __all__ = [
     "NOT_HAPPENED",
+    "UNKNOWN",
     "Reliability",
     "configure",
     "describe",
@@ -36,6 +37,7 @@ __getattr__, __dir__ = lazy_names(
     {
         ".outcome_probe": (
             "NOT_HAPPENED",
+            "UNKNOWN",
             "report_effect",
         ),
         ".reliability": (
