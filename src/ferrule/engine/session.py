@@ -23,7 +23,6 @@ from ferrule.core.errors import (
 from ferrule.core.events import (
     CallEvaluated,
     ContextCompacted,
-    RunFinished,
     RunStarted,
     Spent,
     Usage,
@@ -32,7 +31,6 @@ from ferrule.core.identity import Identity
 from ferrule.core.join_policy import parse_join
 from ferrule.core.limits import Limits
 from ferrule.core.media import Content, MediaReference
-from ferrule.core.messages import Message
 from ferrule.core.notices import PERSON_SOURCE
 from ferrule.core.output import OUTPUT_INVALID_CODE, OutputRequest
 from ferrule.core.required_tools import ALTERNATIVE_SEPARATOR, parse_required
@@ -58,6 +56,7 @@ from .driver import ConversationMedia, Driver
 from .live_events import Live, Observer, PartialOutput
 from .message_history import MessageHistory
 from .run_inputs import UNSET, RunInstructions
+from .session_history import SessionHistory
 from .stopping import require_asyncio
 from .type_variables import OutputT
 from .unknown_options import explain_run_options
@@ -183,6 +182,33 @@ def parse_run_options(
     if "join" in options:
         join = parse_join(options["join"])
     return join, require
+
+
+@frozen
+class SessionApprovals:
+    """Who approves the calls of a session, and which rules decide before anybody is asked."""
+
+    driver: Driver
+
+    @property
+    def rules(self) -> tuple[PermissionRule, ...]:
+        """The rules that hold here: deny, ask and allow rules, then what a person granted."""
+        gate = self.driver.dispatcher.gate
+        rules = gate.rules
+        return (*rules.deny, *rules.ask, *rules.allow, *gate.grants.rules)
+
+    def set_approver(self, approver: Approver) -> None:
+        """Ask this approver from now on. Subscribers still see its questions."""
+        self.driver.change_approver(approver)
+
+    def evaluate(self, tool: str, arguments: Mapping[str, Any] | str) -> CallEvaluated:
+        """Return the present decision about a call, without running or journaling it."""
+        text = arguments if isinstance(arguments, str) else encode_json(arguments)
+        return self.driver.dispatcher.evaluate(ToolCall("", tool, text)).evaluation
+
+    def is_needed(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call would need an approval right now."""
+        return self.evaluate(tool, arguments).verdict == "ask"
 
 
 class Session(ClosedByWith, Generic[OutputT]):
@@ -416,10 +442,6 @@ class Session(ClosedByWith, Generic[OutputT]):
         """
         self.driver.deps.give(deps)
 
-    def add_context(self, text: str) -> None:
-        """Add text to the history as the person's message, without asking for an answer."""
-        self.driver.add_context(text)
-
     def add_notice(self, topic: str, text: str, *, flush: bool = False) -> None:
         """Journal a notice for a person, and show it to observers.
 
@@ -448,17 +470,6 @@ class Session(ClosedByWith, Generic[OutputT]):
         """Change the permission mode from the next call on. Raises ConfigError."""
         dispatcher = self.driver.dispatcher
         dispatcher.change_gate(dispatcher.gate.with_mode(select_mode(mode, "flags")))
-
-    @property
-    def permission_rules(self) -> tuple[PermissionRule, ...]:
-        """The rules that hold here: deny, ask and allow rules, then what a person granted."""
-        gate = self.driver.dispatcher.gate
-        rules = gate.rules
-        return (*rules.deny, *rules.ask, *rules.allow, *gate.grants.rules)
-
-    def set_approver(self, approver: Approver) -> None:
-        """Ask this approver from now on. Subscribers still see its questions."""
-        self.driver.change_approver(approver)
 
     def expect_output(self, request: OutputRequest | None) -> None:
         """Have the next runs end with this output; None for text.
@@ -517,9 +528,14 @@ class Session(ClosedByWith, Generic[OutputT]):
         return self.driver.log.is_recorded
 
     @property
-    def history(self) -> Sequence[Message]:
-        """The messages so far, as the model is sent them."""
-        return self.driver.machine.history
+    def history(self) -> SessionHistory:
+        """The messages so far; its calls, its media and the receipts of its runs."""
+        return SessionHistory(self.driver)
+
+    @property
+    def approvals(self) -> SessionApprovals:
+        """Who approves calls, and which rules hold."""
+        return SessionApprovals(self.driver)
 
     @property
     def usage(self) -> Usage:
@@ -540,11 +556,6 @@ class Session(ClosedByWith, Generic[OutputT]):
         """Return the results of the current run's calls, or the last one's, as they came."""
         return self.driver.machine.results()
 
-    def find_call(self, call_id: str) -> ToolCall | None:
-        """Return a call of the current run by its id; None if there is none."""
-        slot = self.driver.machine.find_slot(call_id)
-        return None if slot is None else slot.call
-
     @property
     def catalog(self) -> Catalog:
         """The session's tools, including those that were added while it ran."""
@@ -554,46 +565,11 @@ class Session(ClosedByWith, Generic[OutputT]):
         """Whether the tool may be called and shown here."""
         return self.driver.dispatcher.is_usable(tool)
 
-    def forget_call(self, call_id: str) -> None:
-        """Drop the arguments and the result of a finished call, which the journal has.
-
-        For programs that make direct calls for days: the session keeps both in memory.
-        """
-        self.driver.machine.forget_call(call_id)
-
-    def read_media(self, one: MediaReference) -> bytes:
-        """Return the bytes of a medium of a result. Raises ProviderError if they are gone."""
-        return self._media.read(one)
-
-    def evaluate_call(self, tool: str, arguments: Mapping[str, Any] | str) -> CallEvaluated:
-        """Return the present decision about a call, without running or journaling it."""
-        text = arguments if isinstance(arguments, str) else encode_json(arguments)
-        return self.driver.dispatcher.evaluate(ToolCall("", tool, text)).evaluation
-
-    def needs_approval(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether a call would need an approval right now."""
-        return self.evaluate_call(tool, arguments).verdict == "ask"
-
     @property
     def artifacts(self) -> RunArtifacts | None:
         """The store for the session's large results; None if there is none."""
         keeper = self.driver.dispatcher.artifact_intake
         return None if keeper is None else keeper.artifacts
-
-    def keep_media(self, one: MediaReference, read: Callable[[MediaReference], bytes]) -> None:
-        """Keep a medium of another session. Raises ConfigError if its bytes are not its own."""
-        self._media.copy_from(one, read)
-
-    def receipts(self) -> list[dict[str, Any]]:
-        """Return the receipt of each run so far: digests, approvals, effects and cost, no data.
-
-        See `storage.audit.receipts`.
-        """
-        from ferrule.storage.audit.receipts import build_receipts
-
-        if not self.is_recorded:
-            return []
-        return list(build_receipts(self.driver.log.journal.records(self.id)))
 
     def flush(self) -> None:
         """Write everything so far to the journal. Raises JournalError."""
@@ -653,17 +629,6 @@ class Session(ClosedByWith, Generic[OutputT]):
         store = None if self.artifacts is None else self.artifacts.store
         return rewinding.fork(self.driver.log.journal, self.id, runs, store)
 
-    def list_run_messages(self) -> list[str]:
-        """Return the person's message of each finished run, in order."""
-        texts: list[str] = []
-        text = ""
-        for record in self.driver.log.journal.records(self.id) if self.is_recorded else ():
-            if isinstance(record.event, RunStarted):
-                text = record.event.text
-            elif isinstance(record.event, RunFinished):
-                texts.append(text)
-        return texts
-
     def plan_rewind(self, runs: int) -> tuple[rewinding.RewindPoint, rewinding.RestoreReport]:
         """Return what `rewind` would restore, without changing anything. Raises as `rewind`."""
         return self._restore_files(runs, force=False, dry=True)
@@ -704,14 +669,6 @@ class Session(ClosedByWith, Generic[OutputT]):
             await self.driver.cleanup.run()
         finally:
             await self.driver.log.write_batch.release(self.id)
-
-    def copy_media(self, history: MessageHistory) -> None:
-        """Keep the media of an earlier conversation as this session's own.
-
-        Raises ConfigError if their bytes are not to be had.
-        """
-        for one in history.list_media():
-            self._media.copy_from(one, history.get_media)
 
     # ---- internals
 

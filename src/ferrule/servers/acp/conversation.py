@@ -85,7 +85,7 @@ class Conversation:
             agent.workspace,
             kept,
             Redactor.for_environment(os.environ),
-            session.read_media,
+            session.history.read_media,
         )
         session.observe(self._observe)
 
@@ -322,7 +322,7 @@ async def open_conversation(
     )
     approver: Approver = AllowlistApprover(source.yes_to, asks) if source.yes_to else asks
     assembly.agent.approver = approver
-    session.set_approver(approver)
+    session.approvals.set_approver(approver)
     return conversation
 
 
