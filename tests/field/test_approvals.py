@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ferrule.engine.delegation.definition import AgentDefinition
 
-from ferrule import Agent, Permissions, Scripted
+from ferrule import Agent, Permissions, Scripted, SubAgent
 from ferrule.core.vocabulary import PermissionMode
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.rule_evaluation import Decision, PermissionGate
@@ -148,7 +147,9 @@ def test_a_copy_of_a_denied_program_is_denied(root: Path, path: str) -> None:
 def test_deny_rules_look_through_wrappers_as_allow_rules_do(root: Path, wrapper: str) -> None:
     rules = {"allow": ["Bash(pnpm:*)"], "deny": ["Bash(pnpm publish:*)"]}
     assert decide(root, f"{wrapper} pnpm publish", **rules).verdict == "deny"
-    assert decide(root, f"{wrapper} pnpm test", **rules).verdict == "allow"
+    # `xargs` adds words that nobody has seen.
+    expected = "ask" if wrapper == "xargs" else "allow"
+    assert decide(root, f"{wrapper} pnpm test", **rules).verdict == expected
 
 
 @pytest.mark.parametrize("start", ["cat <<'EOF'", "cat <<EOF", "sort <<'EOF'", "head <<'EOF'"])
@@ -190,9 +191,9 @@ async def test_the_settings_that_decide_are_not_written_by_a_call(root: Path) ->
 
 async def test_an_answer_for_the_session_holds_for_the_same_command(root: Path) -> None:
     (root / "build.sh").write_text("echo built\n")
-    wanted = [("run_command", {"command": "sh build.sh"})] * 3
+    wanted = [("run_command", {"command": "sh build.sh"})] * 2
     results, person = await converse(root, *wanted, answers=("session",))
-    assert [result.success for result in results] == [True] * 3
+    assert [result.success for result in results] == [True] * 2
     assert len(person.requests) == 1
 
 
@@ -214,7 +215,7 @@ async def test_a_server_that_a_command_started_is_asked_without_a_question(root:
 
 async def test_a_sub_agent_asks_the_person_as_its_parent_does(root: Path) -> None:
     person = RecordingApprover(["deny"])
-    helper = AgentDefinition(name="helper", description="Helps.", instructions="Help.")
+    helper = SubAgent("helper", "Helps.")
     task = {"agent": "helper", "task": "build"}
     agent = Agent(
         Scripted(

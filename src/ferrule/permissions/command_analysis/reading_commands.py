@@ -28,8 +28,8 @@ from .risk_labels import names_only_jobs
 from .syntax import CommandAnalysis, CommandPart, Redirect
 
 _READERS = PLAIN | word_set("""
-    ack ag awk bat batcat cd column comm date df diff find fold gawk hexdump id jobs jq mawk nawk
-    nproc wait
+    ack ag awk bat batcat break cd column comm continue date df diff find fold gawk hexdump id jobs
+    jq mawk nawk nproc wait
     od paste printenv ps readlink realpath rev rg sed seq sleep sort strings tac tree type uname
     uniq which whoami xxd""")
 """Programs that only read where no hazard (`hazards`) is among their words."""
