@@ -30,6 +30,13 @@ cat a.txt b.txt 2>/dev/null
 cat a.txt 2>&1 | tail -5
 /usr/bin/cat a.txt
 git status
+git branch
+git branch -a
+git branch --show-current
+git stash list
+git tag -l 'v*'
+git worktree list
+git reflog
 git diff HEAD~1 -- src
 git log --oneline -5
 git --no-pager show HEAD:a
@@ -68,6 +75,14 @@ git -c core.pager=x log
 git diff --output=x
 git grep -O foo
 git stash pop
+git stash
+git branch x
+git branch --list x y
+git branch -a x
+git tag v1
+git tag -l $X
+git worktree add x
+git reflog expire --all
 git help log
 find . -delete
 find . -exec cat {} +

@@ -15,11 +15,13 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from urllib.parse import urlsplit
 
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 
+from . import command_analysis
 from .command_analysis.program_facts import drop_options, program_name, runs_arguments
 from .command_analysis.subcommands import subcommand_spellings
 from .command_analysis.syntax import CommandAnalysis, CommandPart
@@ -342,6 +344,10 @@ def _spellings_of(part: CommandPart) -> Iterator[str]:
     starts = [part.words, part.words_after_wrappers]
     if runs_arguments([word.text for word in part.words]):
         starts += [part.words[index:] for index in range(1, len(part.words))]
+    elif not command_analysis.is_known_program(part.program):
+        # `chronic git push`: a program that no table knows may run what it is given.
+        plain_words = (n for n, word in enumerate(part.words) if n and word.text[:1] != "-")
+        starts += [part.words[index:] for index in islice(plain_words, 1)]
     for words in starts:
         if not words:
             continue

@@ -108,6 +108,14 @@ GIT_READ = word_set("""
     for-each-ref fsck grep help log ls-files ls-tree merge-base name-rev range-diff rev-list
     rev-parse shortlog show
     show-branch show-ref status var version whatchanged""")
+_GIT_LISTS = {
+    "branch": compile_lazily(r"(-a|-r|-v|-vv|-avv?|--all|--remotes|--list|--show-current|\s)*"),
+    "reflog": compile_lazily(r"(show)?"),
+    "stash": compile_lazily(r"list|show( -p)?( stash@\{\d+\})?"),
+    "tag": compile_lazily(r"((-l|--list)( [\w.*/-]+)?)?"),
+    "worktree": compile_lazily(r"list( --porcelain)?"),
+}
+"""Verbs that list with these arguments; with others they change something."""
 GIT_WRITE = word_set("""
     add am apply archive branch bundle checkout cherry-pick clean clone commit fetch format-patch
     gc init ls-remote merge
@@ -132,6 +140,15 @@ def git_verb(words: Sequence[str]) -> str:
     return rest[0] if rest else ""
 
 
+def git_reads(words: Sequence[str]) -> bool:
+    """Return whether a git command line only reads, as far as its verb and arguments say."""
+    verb = git_verb(words)
+    lists = _GIT_LISTS.get(verb)
+    if lists is None:
+        return verb in GIT_READ
+    return lists.fullmatch(" ".join(words[words.index(verb) + 1 :])) is not None
+
+
 def drop_options(words: Sequence[str]) -> tuple[str, ...]:
     """Drop the options before the first plain argument: `git -C x push` is `git push`."""
     rest = list(words[1:])
@@ -139,6 +156,14 @@ def drop_options(words: Sequence[str]) -> tuple[str, ...]:
     while rest and rest[0].startswith("-"):
         del rest[: 2 if rest[0] in values else 1]
     return (*words[:1], *rest)
+
+
+NAMES_PROGRAMS = word_set("""
+    man info tldr whatis apropos whereis hash pidof pgrep pkill killall brew apt apt-get apt-cache
+    dnf yum pacman snap apk cd pushd . source alias unalias export unset set read local declare
+    readonly return exit shift cowsay figlet notify-send logger python python2 python3 node ruby
+    perl php lua deno bun Rscript julia sh bash dash zsh""")
+"""Programs that no other table knows and that run nothing of what they are given."""
 
 
 def program_name(program: str) -> str:
@@ -152,7 +177,7 @@ def writes_files(words: Sequence[str]) -> bool:
         return False
     program = program_name(words[0])
     if program == "git":
-        return git_verb(words) not in GIT_READ
+        return not git_reads(words)
     if program == "sed":
         return any(_SED_IN_PLACE.match(word) for word in words[1:])
     return program in WRITERS

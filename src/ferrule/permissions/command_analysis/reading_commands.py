@@ -8,26 +8,48 @@ their words, and the sandbox holds the command to what it shows.
 
 from __future__ import annotations
 
+from functools import cache
+
 from ferrule.tools.definition import Confinement
 
 from .harmless_code import PYTHON, asks_own_server, computes
+from .option_meanings import all_programs
 from .path_arguments import is_device
-from .program_facts import GIT_READ, PLAIN, git_verb, program_name, word_set
+from .program_facts import (
+    NAMES_PROGRAMS,
+    PLAIN,
+    WRITERS,
+    git_reads,
+    git_verb,
+    program_name,
+    word_set,
+)
 from .risk_labels import names_only_jobs
 from .syntax import CommandAnalysis, CommandPart, Redirect
 
 _READERS = PLAIN | word_set("""
-    ack ag awk bat batcat cd column comm date df diff find fold gawk hexdump id jobs jq mawk nawk
-    nproc wait
+    ack ag awk bat batcat break cd column comm continue date df diff find fold gawk hexdump id jobs
+    jq mawk nawk nproc wait
     od paste printenv ps readlink realpath rev rg sed seq sleep sort strings tac tree type uname
     uniq which whoami xxd""")
 """Programs that only read where no hazard (`hazards`) is among their words."""
 
-_GIT_READERS = GIT_READ - word_set("help fsck")
+_GIT_RUNS = ("help", "fsck")
+"""Verbs that read, and start a pager of the settings or write what they find."""
 _SYSTEM_FOLDERS = ("/bin/", "/usr/bin/")
 
 
 _ANYWHERE = Confinement()
+
+
+@cache
+def _known_programs() -> frozenset[str]:
+    return frozenset(all_programs()) | _READERS | WRITERS | NAMES_PROGRAMS | {"git"}
+
+
+def is_known_program(name: str) -> bool:
+    """Return whether a table says what a program does with its arguments."""
+    return not name or name in _known_programs()
 
 
 def only_reads(analysis: CommandAnalysis, held: Confinement = _ANYWHERE) -> bool:
@@ -65,7 +87,7 @@ def _part_only_reads(part: CommandPart, held: Confinement) -> bool:
     if name == "kill":
         return names_only_jobs(_texts(part))
     if name == "git":
-        return git_verb(_texts(part)) in _GIT_READERS
+        return git_reads(_texts(part)) and git_verb(_texts(part)) not in _GIT_RUNS
     return name in _READERS
 
 
