@@ -1,4 +1,4 @@
-"""What a module of tests leaves open: descriptors, threads, processes and tasks.
+"""What a module of tests leaves open: descriptors, threads, processes, tasks, temporary files.
 
 A person's program has Ferrule in it for days: whatever is opened has an owner that closes it, also
 after an error. What the process shares is closed first (`tools.process_resources`).
@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +27,27 @@ POLL_SECONDS = 0.02
 
 _kept_descriptors: set[tuple[str, str]] = set()
 _kept_children: set[int] = set()
+_temporary: dict[str, None] = {}
+"""Temporary files and folders that this process has made, in order."""
+
+
+def _note_temporary(event: str, arguments: tuple[object, ...]) -> None:
+    if event in ("tempfile.mkdtemp", "tempfile.mkstemp"):
+        _temporary[str(arguments[0])] = None
+
+
+sys.addaudithook(_note_temporary)
+
+
+def list_temporary() -> set[str]:
+    """Return what this process has made in the folder for temporary files and not removed.
+
+    What pytest gives to tests is below a folder of its own, which pytest removes.
+    """
+    for path in [path for path in _temporary if not os.path.lexists(path)]:
+        _temporary.pop(path, None)
+    parent = os.path.realpath(tempfile.gettempdir())
+    return {path for path in _temporary if os.path.realpath(os.path.dirname(path)) == parent}
 
 
 @contextmanager
@@ -36,6 +58,8 @@ def kept_by_process() -> Iterator[None]:
     """
     before = LeftOpen()
     yield
+    for path in before.new_temporary():
+        _temporary.pop(path)
     _kept_descriptors.update(before.new_descriptors())
     _kept_children.update(before.new_children())
 
@@ -114,6 +138,11 @@ class LeftOpen:
         self._descriptors = set(list_descriptors().items())
         self._threads = set(threading.enumerate())
         self._children = list_children()
+        self._temporary = list_temporary()
+
+    def new_temporary(self) -> list[str]:
+        """Return the paths of temporary files and folders."""
+        return sorted(list_temporary() - self._temporary)
 
     def new_descriptors(self) -> list[tuple[str, str]]:
         """Return `(number, what it leads to)`."""
@@ -132,6 +161,7 @@ class LeftOpen:
             if one not in self._threads and one.name != THREAD_NAME
         ]
         found += [f"process {child} `{words}`" for child, words in self.new_children().items()]
+        found += [f"temporary `{path}`" for path in self.new_temporary()]
         return found + self._find_descriptors()
 
     def _find_descriptors(self) -> list[str]:

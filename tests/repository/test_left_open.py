@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -71,6 +72,13 @@ def task(folder: Path) -> Iterator[None]:
     yield
 
 
+@contextmanager
+def temporary(folder: Path) -> Iterator[None]:
+    made = tempfile.mkdtemp(prefix="ferrule-left-")
+    yield
+    os.rmdir(made)
+
+
 @pytest.mark.parametrize(
     ("leave", "named"),
     [
@@ -78,6 +86,7 @@ def task(folder: Path) -> Iterator[None]:
         (port, r"descriptor \d+: a socket, port \d+, of its peer 0"),
         (thread, r"thread `left-behind`"),
         (process, r"process \d+ `.*input\(\)`"),
+        (temporary, r"temporary `.*/ferrule-left-\w+`"),
         (task, r"Task was destroyed but it is pending!"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -30,8 +30,12 @@ DAY = 86_400.0
 
 
 class TestFiles(ArtifactConformance):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.root = tmp_path
+
     def open_store(self) -> ArtifactStore:
-        return FileArtifactStore(tempfile.mkdtemp(prefix="ferrule-artifacts-"))
+        return FileArtifactStore(tempfile.mkdtemp(dir=self.root))
 
 
 class TestRetention(ArtifactRetention):

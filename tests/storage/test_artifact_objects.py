@@ -47,8 +47,12 @@ class TestMemory(ArtifactConformance):
 
 
 class TestFolder(ArtifactConformance):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.root = tmp_path
+
     def open_store(self) -> ArtifactStore:
-        return ObjectArtifactStore(f"file://{tempfile.mkdtemp(prefix='ferrule-objects-')}/of/many")
+        return ObjectArtifactStore(f"file://{tempfile.mkdtemp(dir=self.root)}/of/many")
 
 
 class TestRetention(ArtifactRetention):

@@ -9,8 +9,6 @@ cannot enforce that, the session's setting for missing protection decides
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,6 +22,7 @@ from ferrule.sandbox.network.allowed_hosts import HostRules
 from ferrule.sandbox.network.proxy import ConnectionAttempt
 from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.sandbox.temporary_folder import TemporaryFolder
 from ferrule.tools.context import Context
 
 from .commands.policy import CommandPolicy
@@ -104,7 +103,8 @@ async def open_empty_folder(
     Raises:
         ToolFailed: The machine cannot enforce it, and nobody agreed to less.
     """
-    folder = await run_blocking(lambda: Path(tempfile.mkdtemp(prefix="ferrule-program-")))
+    made = await run_blocking(lambda: TemporaryFolder("program"))
+    folder = made.path
     confined = SessionSandbox()
     policy = SandboxPolicy(folder, limits=limits)
     if network is not None:
@@ -115,7 +115,7 @@ async def open_empty_folder(
         yield EmptyFolder(await confined.get(policy, on_missing, context), folder, context)
     finally:
         await confined.close()
-        await run_blocking(lambda: shutil.rmtree(folder, ignore_errors=True))
+        await run_blocking(made.remove)
 
 
 def find_confined(names: Sequence[str], context: Context, hint: str) -> TrustedProgram:

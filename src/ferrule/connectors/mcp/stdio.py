@@ -17,8 +17,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import shutil
-import tempfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import field
@@ -59,6 +57,7 @@ from ferrule.sandbox.network.proxy import ConnectionAttempt
 from ferrule.sandbox.policy import ResourceLimits, SandboxPolicy
 from ferrule.sandbox.running_command import Execution
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.sandbox.temporary_folder import TemporaryFolder
 from ferrule.storage import paths
 
 from .spec import FilledServer, McpServer
@@ -232,8 +231,8 @@ async def open_stdio(
     """
     needs = server.needs
     environment = filter_environment(os.environ, overrides={**needs.variables, **filled.env})
-    scratch = None if server.workspace else tempfile.mkdtemp(prefix="ferrule-mcp-")
-    policy = launch.policy(server, launch.root if scratch is None else Path(scratch))
+    scratch = None if server.workspace else TemporaryFolder("mcp")
+    policy = launch.policy(server, launch.root if scratch is None else scratch.path)
     sandbox = Sandbox(
         policy,
         backend=await _choose_backend(
@@ -255,7 +254,7 @@ async def open_stdio(
     finally:
         await asyncio.shield(sandbox.close())
         if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.remove()
 
 
 async def _choose_backend(

@@ -28,8 +28,6 @@ import json
 import os
 import re
 import shlex
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +65,7 @@ from ferrule.sandbox.deputies import DeputyRights
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.running_command import Execution
 from ferrule.sandbox.sandbox import Sandbox
+from ferrule.sandbox.temporary_folder import TemporaryFolder
 from ferrule.storage.trust import find_named_programs
 
 from .claude_contract import HookQuestion
@@ -129,7 +128,7 @@ class HookCommandRunner:
         # People write hooks for bash; where there is none, the plain shell has to do.
         self._shell = _BASH if Path(_BASH).exists() else SHELL
         self._background: set[asyncio.Task[Action]] = set()
-        self._folder: Path | None = None
+        self._copies: TemporaryFolder | None = None
         self._sandboxes: list[Sandbox] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._start_lock = asyncio.Lock()
@@ -296,7 +295,7 @@ class HookCommandRunner:
         if self._readable is None and not self._variables:
             return ""
         try:
-            self._find_trusted(command, self._folder or Path("/nonexistent"))
+            self._find_trusted(command, self._copies.path if self._copies else Path("/nonexistent"))
         except (UntrustedPath, ProgramNotFound) as error:
             return error.detail
         return ""
@@ -386,10 +385,9 @@ class HookCommandRunner:
 
     def _make_folder(self) -> Path:
         """Return the folder with the copies of the trusted files, made when it is first needed."""
-        if self._folder is None:
-            self._folder = self._copy_files()
-            atexit.register(self.close_now)
-        return self._folder
+        if self._copies is None:
+            self._copies = self._copy_files()
+        return self._copies.path
 
     def _place(self, cache: CacheFolder, sandbox: Sandbox) -> str:
         """Return a folder that nobody else on this machine can write."""
@@ -400,15 +398,14 @@ class HookCommandRunner:
             else (f"{scratch[1]}/{cache.name}")
         )
 
-    def _copy_files(self) -> Path:
-        # mkdtemp: a fresh name, mode 0700.
-        folder = Path(tempfile.mkdtemp(prefix="ferrule-hooks-"))
+    def _copy_files(self) -> TemporaryFolder:
+        copies = TemporaryFolder("hooks")
         for name, data in self._files.items():
-            file = folder / name
+            file = copies.path / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
             file.chmod(0o500)
-        return folder
+        return copies
 
     async def close(self) -> None:
         """Stop the running commands and remove the copies."""
@@ -426,9 +423,9 @@ class HookCommandRunner:
     def close_now(self) -> None:
         """Close synchronously, after the event loop has stopped."""
         self._close_sandboxes()
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        copies, self._copies = self._copies, None
+        if copies is not None:
+            copies.remove()
         atexit.unregister(self.close_now)
 
     def _close_sandboxes(self) -> None:

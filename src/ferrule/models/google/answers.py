@@ -86,6 +86,7 @@ class ContentBuilder:
     parts: list[Part] = field(default_factory=list[Part])
     calls: list[ToolCall] = field(default_factory=list[ToolCall])
     usage: Usage = Usage()
+    usage_metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     stop: str = ""
     stop_detail: str = ""
 
@@ -164,10 +165,15 @@ def _is_plain(call: object) -> bool:
 
 
 class ResponseStreamParser:
-    """Parses the events of one stream. `done` once the model has said why it stopped."""
+    """Parses the events of one stream.
+
+    Only the end of the stream is the end of the answer: a reason to stop stands in each chunk of
+    some models, in empty ones of gateways, and between the rounds of Google's own tools.
+    """
+
+    done = False
 
     def __init__(self, content: ContentBuilder, who: str, *, tools: bool) -> None:
-        self.done = False
         self._content = content
         self._who = who
         self._tools = tools
@@ -184,12 +190,9 @@ class ResponseStreamParser:
             ProviderError: An event is an error, not JSON, or ends an answer that failed.
         """
         for event in events:
-            if self.done:
-                return
             if event.strip():
                 fields = _parse_object(self._content.answer, event, self._who)
                 _add_response(self._content, fields, event, self._who, tools=self._tools)
-                self.done = self.is_complete and "usageMetadata" in fields
 
     def finish(self) -> None:
         """End the stream.
@@ -226,7 +229,9 @@ def _add_response(
     content.answer.note_response(named)
     usage = _object(fields.get("usageMetadata"))
     if usage:
-        content.usage = _parse_usage(usage)
+        # The last chunk may lack what an earlier one has counted.
+        content.usage_metadata |= usage
+        content.usage = _parse_usage(content.usage_metadata)
     candidates = read_objects(fields, "candidates")
     if candidates:
         _add_candidate(content, candidates[0], text)
@@ -248,6 +253,7 @@ def _add_candidate(content: ContentBuilder, candidate: dict[str, Any], text: byt
         spelled = [""] * len(parts) if plain else _split_parts(text)
         for fields, part in zip(parts, spelled, strict=False):
             content.add_part(fields, part)
+        content.stop = ""
     reason = read_text(candidate, "finishReason")
     if reason and reason != "FINISH_REASON_UNSPECIFIED":
         content.stop = reason

@@ -46,6 +46,7 @@ from ferrule.sandbox.network.proxy import ConnectionAttempt, Proxy, proxy_enviro
 from ferrule.sandbox.policy import AppliedProtections, SandboxPolicy
 from ferrule.sandbox.preview import list_changes
 from ferrule.sandbox.running_command import Execution
+from ferrule.sandbox.temporary_folder import remove_folder
 from ferrule.sandbox.view.description import list_shown
 from ferrule.sandbox.view.git_hooks import list_hooks, read_hooks
 from ferrule.sandbox.view.layout import (
@@ -66,7 +67,7 @@ from ferrule.sandbox.view.mount_points import clear_mount_points
 from ferrule.sandbox.view.opened_folders import OpenedFolderScanner
 from ferrule.sandbox.view.openings import LeftOut, Openings, resolve_openings
 from ferrule.sandbox.view.rebase_steps import STEPS_FILE, remove_programs
-from ferrule.sandbox.view.session_folder import SessionFolder, remove_folder
+from ferrule.sandbox.view.session_folder import SessionFolder
 from ferrule.sandbox.view.siblings import SiblingPlaceholders
 from ferrule.sandbox.view.toolchains import add_shipped_programs
 

@@ -15,12 +15,12 @@ import fcntl
 import os
 import shutil
 import stat
-import tempfile
 import weakref
 from pathlib import Path
 from uuid import uuid4
 
 from ferrule.core.errors import FerruleError
+from ferrule.sandbox.temporary_folder import TemporaryFolder
 from ferrule.storage import paths
 
 _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -33,7 +33,7 @@ class OutputFolder:
     """
 
     def __init__(self) -> None:
-        parent, parent_is_ours = _parent_folder()
+        parent, temporary = _parent_folder()
         remove_dead_folders(parent)
         name, lock = _lock_new_name(parent)
         self.path = parent / name
@@ -42,7 +42,7 @@ class OutputFolder:
             self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         )
         self._finalizer = weakref.finalize(
-            self, _remove, self.path, self._descriptor, lock, parent_is_ours
+            self, _remove, self.path, self._descriptor, lock, temporary
         )
 
     def create(self, name: str) -> int:
@@ -79,15 +79,16 @@ class OutputFolder:
         self._finalizer()
 
 
-def _parent_folder() -> tuple[Path, bool]:
-    """Return the folder of all sessions, and whether it is ours alone.
+def _parent_folder() -> tuple[Path, TemporaryFolder | None]:
+    """Return the folder of all sessions.
 
     If the state folder cannot be written, it is a temporary one of our own.
     """
     try:
-        return paths.make_private_folder(paths.state() / "commands"), False
+        return paths.make_private_folder(paths.state() / "commands"), None
     except FerruleError:
-        return Path(tempfile.mkdtemp(prefix="ferrule-commands-")), True
+        temporary = TemporaryFolder("commands")
+        return temporary.path, temporary
 
 
 def file_identity(status: os.stat_result) -> tuple[int, ...]:
@@ -137,10 +138,10 @@ def _lock_new_name(parent: Path) -> tuple[str, int]:
         os.close(descriptor)
 
 
-def _remove(path: Path, descriptor: int, lock: int, parent_is_ours: bool) -> None:
+def _remove(path: Path, descriptor: int, lock: int, temporary: TemporaryFolder | None) -> None:
     shutil.rmtree(path, ignore_errors=True)
     path.with_suffix(".lock").unlink(missing_ok=True)
-    if parent_is_ours:
-        path.parent.rmdir()
+    if temporary is not None:
+        temporary.remove()
     os.close(descriptor)
     os.close(lock)

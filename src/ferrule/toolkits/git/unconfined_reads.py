@@ -31,9 +31,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
 import stat
-import tempfile
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -50,6 +48,7 @@ from ferrule.permissions.repositories import Repository
 from ferrule.sandbox.command import LandlockAccess
 from ferrule.sandbox.inside.kernel.landlock import READ_RIGHTS, PathRule, kernel_abi
 from ferrule.sandbox.inside.kernel.landlock_rules import device_rules
+from ferrule.sandbox.temporary_folder import TemporaryFolder
 from ferrule.sandbox.view.git_config import remove_secrets
 from ferrule.sandbox.view.layout import SYSTEM
 
@@ -167,8 +166,9 @@ def open_unconfigured(
         is_linked = len(folders) > 1
         real = _RealRepository(own, common if is_linked else own, is_linked)
         _check_inside(workspace, real)
-        folder = Path(tempfile.mkdtemp(prefix="ferrule-git-"))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        made = TemporaryFolder("git")
+        stack.callback(made.remove)
+        folder = made.path
         _fill(folder, real)
         environment = _make_environment(folder)
         yield UnconfiguredRepository(environment, _make_wall(program, folder, folders))
