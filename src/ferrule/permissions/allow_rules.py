@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from ferrule.core.lazy_patterns import compile_lazily
+
 from .command_analysis.syntax import CommandPart
 from .rule_matching import (
     RequiredAccess,
@@ -21,7 +23,7 @@ from .rule_matching import (
 )
 from .rules import PermissionRule, is_session_wide
 
-_PLAIN_NAME = re.compile(r"/?([A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*)/")
+_PLAIN_NAME = compile_lazily(r"/?([A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*)/")
 """The first folder of a path pattern that is tied to where the pattern starts from."""
 
 

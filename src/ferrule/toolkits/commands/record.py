@@ -15,11 +15,11 @@ is. Its fields:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ferrule.core.calls import encode_json
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.child_environment import ChildEnvironment
 from ferrule.sandbox.command import CommandResult
@@ -29,7 +29,7 @@ from .policy import CommandOptions
 from .session_commands import CommandHandle
 
 _MAX_NAMES = 12
-_EXPANDED = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_EXPANDED = compile_lazily(r"\$\{?([A-Za-z_]\w*)")
 _MAX_CHANGES = 1000
 """Most changes of a preview that a record lists."""
 _LONG_TEXT = 32 * 1024
