@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from ferrule.permissions.filesystem.workspace import Workspace
+from ferrule.permissions.provenance import CommandWritable, TrustedProgram
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
 from ferrule.toolkits.search.pattern import read_pattern
@@ -34,11 +35,11 @@ def main() -> int:
     """Print one row."""
     folder = sys.argv[1] if len(sys.argv) > 1 else sysconfig.get_path("stdlib")
     root = str(Path(folder).resolve())
-    program = find_ripgrep(outside=root)
+    program = find_ripgrep(CommandWritable.from_folders(root))
     if program is None:
         print("ripgrep is not installed: pip install 'ferrule[cli]'")
         return 1
-    gate = PermissionGate(RuleSet.parse(), root=root)
+    gate = PermissionGate(RuleSet.parse(), root=Path(root))
     workspace = Workspace(root).restrict(gate.find_refusal, lists=gate.only_lists)
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     ours: list[float] = []
@@ -64,7 +65,9 @@ def main() -> int:
     return 0
 
 
-async def _search(workspace: Workspace, expression: str, program: str) -> tuple[float, int]:
+async def _search(
+    workspace: Workspace, expression: str, program: TrustedProgram
+) -> tuple[float, int]:
     pattern = read_pattern(expression, "regex", ignore_case=False)
     begun = time.perf_counter()
     found = await search(workspace, pattern, Scope("."), ripgrep=program)

@@ -81,6 +81,19 @@ def test_the_status_follows_a_run() -> None:
     assert status.describe_run() == ""
 
 
+def test_answers_that_came_before_the_price_was_known_are_counted_once() -> None:
+    status = RunStatus(lambda: "default")
+    status(ModelAnswered("Hi", usage=Usage(2_000, 500)))
+    assert status.cost == 0
+    status.price = lambda usage: Decimal(usage.input) / 100_000
+    assert status.cost == Decimal("0.02")
+    status(ModelAnswered("Ho", usage=Usage(1_000, 5)))
+    status.price = None
+    status(ModelAnswered("Hm", usage=Usage(1_000, 5)))
+    status.price = lambda usage: Decimal(usage.input)
+    assert status.cost == Decimal("0.03")
+
+
 def test_a_file_being_written_is_seen_being_written() -> None:
     beginning = '{"path":"notes.md","content":"# Notes\\n\\nfirst line\\nsecond li'
     assert describe_partial_call("write_file", beginning) == [

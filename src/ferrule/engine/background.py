@@ -17,7 +17,6 @@ says which session it belongs to: for a task that this process does not know, a 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -28,6 +27,7 @@ from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed
 from ferrule.core.events import Event, Noticed
 from ferrule.core.identity import Identity
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool_from_function
 from ferrule.tools.definition import Tool
@@ -44,7 +44,7 @@ MAX_WAIT = 600_000
 """Milliseconds."""
 TOPIC = "task"
 _MEMORY = "engine.background"
-_NOTE = re.compile(r"(task_[0-9a-f]{20}) \(`[^`]*`\) (started|done|failed|cancelled)\b")
+_NOTE = compile_lazily(r"(task_[0-9a-f]{20}) \(`[^`]*`\) (started|done|failed|cancelled)\b")
 _LOST = (
     "its outcome is unknown: the process that ran it has ended, or it was long ago; "
     "check what it did before doing it again"

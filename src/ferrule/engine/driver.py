@@ -687,6 +687,7 @@ class Driver:
         tasks: set[asyncio.Task[list[Command]]] = set()
         finish: FinishRun | None = None
         self._loop = asyncio.get_running_loop()
+        task = asyncio.current_task(self._loop)
         try:
             while todo or tasks:
                 while todo:
@@ -697,7 +698,7 @@ class Driver:
                         todo.extend(self.feed(prepared.evaluation))
                     elif isinstance(command, FinishRun):
                         finish = self._finish(command)
-                    elif self._is_stopped(stop):
+                    elif self._is_stopped(stop, task):
                         todo.clear()
                     elif todo or tasks or self._interruptible:
                         tasks.add(self._spawn(command))
@@ -705,8 +706,8 @@ class Driver:
                         todo.extend(await self._STEPS[type(command)](self, command))
                 if tasks:
                     done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                    for task in done:
-                        todo.extend(task.result())
+                    for ended in done:
+                        todo.extend(ended.result())
         finally:
             await cancel_all(tasks)
         if finish is None:
@@ -714,12 +715,12 @@ class Driver:
             await self.log.flush_together()
         return finish
 
-    def _is_stopped(self, stop: Stop | None) -> bool:
-        """Whether nothing more may be begun: this work was stopped, or the run."""
+    def _is_stopped(self, stop: Stop | None, task: asyncio.Task[Any] | None) -> bool:
+        """Whether nothing more may be begun: this work, in its task, was stopped, or the run."""
         run = self._stop
-        if run is not None and run.is_requested:
+        if run is not None and run.event is not None:
             return True
-        return stop is not None and (stop.is_requested or stop.covers(asyncio.current_task()))
+        return stop is not None and (stop.event is not None or stop.covers(task))
 
     def _spawn(self, command: Command) -> asyncio.Task[list[Command]]:
         """Carry out a command in a task of its own."""
@@ -1043,7 +1044,7 @@ class Driver:
             slot = self.machine.find_slot(event.result.call_id)
             if slot is None or slot.result is not None:
                 return []
-        if isinstance(event, (events.ModelFailed, events.LimitHit)) or (
+        elif isinstance(event, (events.ModelFailed, events.LimitHit)) or (
             isinstance(event, events.Cancelled) and not event.call_id
         ):
             event = replace(event, text=self.log.take_arrived_text())

@@ -215,6 +215,8 @@ class SessionLog:
 
     def take_arrived_text(self) -> str:
         """Return what arrived of an answer that has not ended, and begin anew."""
+        if not self._arrived:
+            return ""
         text = "".join(self._arrived).strip()
         self._arrived.clear()
         return text

@@ -35,6 +35,7 @@ from typing import ClassVar
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.engine.plugins.protocol import Parts, PartsInternals, Setup
 from ferrule.permissions.filesystem.workspace import Workspace, check_text
@@ -58,8 +59,8 @@ _ABOUT = (
 )
 _ABOUT_OWN = "The person you work for wrote this for all their work; it allows nothing by itself."
 _CLAUDE = "CLAUDE.md"
-_CODE = re.compile(r"^(`{3,}|~{3,}).*?(?:^\1|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-_IMPORT = re.compile(r"(?<![\w@/])@(~?[\w./+-][^\s`'\"()<>\[\],;]*)")
+_CODE = compile_lazily(r"^(`{3,}|~{3,}).*?(?:^\1|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_IMPORT = compile_lazily(r"(?<![\w@/])@(~?[\w./+-][^\s`'\"()<>\[\],;]*)")
 
 
 @frozen

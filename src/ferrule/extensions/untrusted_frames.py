@@ -12,8 +12,9 @@ import re
 from html import escape
 
 from ferrule.core.invisible_characters import escape_invisible
+from ferrule.core.lazy_patterns import compile_lazily
 
-_MARK = re.compile(r"<(\s*/?\s*(?:skill|instructions)\b)", re.IGNORECASE)
+_MARK = compile_lazily(r"<(\s*/?\s*(?:skill|instructions)\b)", re.IGNORECASE)
 
 
 def make_visible(text: str) -> str:

@@ -115,9 +115,11 @@ def find_error(fields: Mapping[str, Any], *, expected: str) -> object:
         for choice in cast("list[object]", choices):
             if isinstance(choice, dict) and cast("dict[str, object]", choice).get("error"):
                 return cast("dict[str, object]", choice)["error"]
+    if expected in fields:
+        return None
     is_error = fields.get("object") == "error" or fields.get("type") == "error"
     says_why = any(isinstance(fields.get(name), str) for name in ("message", "detail", "msg"))
-    if expected not in fields and (is_error or (says_why and _status_in(fields))):
+    if is_error or (says_why and _status_in(fields)):
         return dict(fields)
     return None
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from jiter import from_json
+
 from ferrule.core.calls import encode_json, parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.lazy_patterns import compile_lazily
@@ -201,11 +203,20 @@ def arguments_as_object(arguments: str) -> str:
     Valid objects are returned unchanged. Anything else is wrapped in an object as the text it is,
     so that the history stays valid; the result of that call already said what was wrong.
     """
+    is_object = isinstance(_parse_or_none(arguments), dict)
+    return arguments if is_object else encode_json({"invalid_arguments": arguments})
+
+
+def _parse_or_none(text: str) -> object:
     try:
-        value = parse_json(arguments)
+        return from_json(text.encode())
     except ValueError:
-        value = None
-    return arguments if isinstance(value, dict) else encode_json({"invalid_arguments": arguments})
+        pass
+    # jiter refuses half of a surrogate pair, which the standard library reads.
+    try:
+        return parse_json(text)
+    except ValueError:
+        return None
 
 
 def weigh_text(text: str) -> int:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Risk
 
@@ -44,7 +45,7 @@ _SCRIPTED = SHELLS | INTERPRETERS - word_set("make gmake awk gawk mawk nawk")
 _INTERACTIVE = word_set("xargs sqlite3 psql mysql bc dc ed ex vi vim nvim emacs")
 """Programs that obey it besides what their arguments say."""
 _RUNS_ANYTHING = frozenset({"exec", "x", "dlx", "tool", "start", "script", "-c"})
-_PYTHON = re.compile(r"python(3(\.\d+)?)?")
+_PYTHON = compile_lazily(r"python(3(\.\d+)?)?")
 _CHECKERS = word_set("pytest unittest mypy ruff black isort flake8 pylint pyright")
 """Modules that a prefix may name after `python -m`: they run what the project has, as their
 commands do.

@@ -61,6 +61,10 @@ class Grants:
         grants = Grants(self.file)
         with self._lock:
             grants._remembered = dict(self._remembered)
+            if not self._session:
+                # The same tuple: what is known of these rules stays known.
+                grants.rules = self.rules
+                return grants
         grants._publish()
         return grants
 

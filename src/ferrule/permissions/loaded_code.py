@@ -26,6 +26,8 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from ferrule.core.lazy_patterns import compile_lazily
+
 from .command_analysis.analysis import analyse_command
 from .command_analysis.program_facts import INTERPRETERS, PLAIN, SHELLS, program_name, word_set
 from .command_analysis.syntax import CommandPart
@@ -52,13 +54,13 @@ _CONTAINERS = word_set("docker podman nerdctl")
 _CONTAINER_FOLDER_VERBS = word_set("compose build buildx bake")
 _READERS = PLAIN | word_set("exit return wait sleep jq")
 """Programs and built-ins that load no code, whatever they read."""
-_VERSION = re.compile(r"[0-9.]+t?$")
-_NUMBER = re.compile(r"-?[0-9.]+[a-z]?")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
-_PYTHON_CODE = re.compile(r"-[A-Za-z]*[mc]")
-_PYTHON_ALONE = re.compile(r"-[A-Za-z]*[IP][A-Za-z]*")
-_PLACEHOLDER = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
-_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./@+-]+")
+_VERSION = compile_lazily(r"[0-9.]+t?$")
+_NUMBER = compile_lazily(r"-?[0-9.]+[a-z]?")
+_ASSIGNMENT = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+_PYTHON_CODE = compile_lazily(r"-[A-Za-z]*[mc]")
+_PYTHON_ALONE = compile_lazily(r"-[A-Za-z]*[IP][A-Za-z]*")
+_PLACEHOLDER = compile_lazily(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
+_PLAIN_PATH = compile_lazily(r"[A-Za-z0-9_./@+-]+")
 _ELSEWHERE = "put it outside the workspace and the folders that are opened for writing"
 
 

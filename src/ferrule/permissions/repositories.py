@@ -28,6 +28,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.opened_files import open_for_reading
 
@@ -346,8 +347,8 @@ def parse_git_config(text: str) -> list[tuple[str, str]]:
     return found
 
 
-_HEADING = re.compile(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
-_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?$")
+_HEADING = compile_lazily(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
+_SETTING = compile_lazily(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?$")
 
 
 def _unescape(text: str) -> str:

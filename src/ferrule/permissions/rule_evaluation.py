@@ -33,7 +33,7 @@ not declare.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +51,7 @@ from ferrule.core.vocabulary import (
 from ferrule.tools.definition import Confinement, Loading, Risk, SideEffect, Tool
 
 from . import command_analysis
+from .allow_rules import AllowRules
 from .approvals import digest_arguments
 from .call_analysis import (
     NOTHING_OPENED,
@@ -64,7 +65,7 @@ from .grants import Grants
 from .path_denials import PathDenials, could_name, names_something_in
 from .protected_names import DEFAULT_NAMES, ProtectedNames
 from .rule_matching import AnalysedCall, RequiredAccess, RuleMatcher, find_unspelled_words
-from .rules import PermissionRule, RuleSet, matches_tool, parse_rule
+from .rules import PermissionRule, RuleSet, is_session_wide, matches_tool, parse_rule
 from .safe_mode import SafeMode, find_violations
 
 __all__ = [
@@ -124,8 +125,12 @@ class _Profile:
     tool: Tool
     deny: tuple[RuleMatcher, ...]
     ask: tuple[RuleMatcher, ...]
-    allow: tuple[RuleMatcher, ...]
+    allow: AllowRules
     fixed_decision: Decision | None
+
+
+_ConcerningRules = tuple[tuple[RuleMatcher, ...], tuple[RuleMatcher, ...], AllowRules]
+"""The deny, ask and allow rules that concern some tools."""
 
 
 def _has_rules_for_commands(profile: _Profile) -> bool:
@@ -205,9 +210,13 @@ class PermissionGate:
             self.context.root,
             self.context.home,
         )
+        self._concerning: dict[tuple[str, frozenset[str]], _ConcerningRules] = {}
+        self._grant_index: tuple[tuple[PermissionRule, ...], AllowRules] = ((), self._index(()))
+        self._forget_decisions()
+
+    def _forget_decisions(self) -> None:
         self._starts: dict[int, tuple[Tool, str, tuple[str, ...]]] = {}
         self._profiles: dict[int, _Profile] = {}
-        self._matchers: dict[PermissionRule, RuleMatcher] = {}
         self._decisions: dict[
             tuple[int, tuple[Any, ...]], tuple[tuple[PermissionRule, ...], Decision]
         ] = {}
@@ -403,7 +412,7 @@ class PermissionGate:
         """Return this gate for runs that are given these resources. The grants are the same."""
         made = copy(self)
         made.resources = resources
-        made._decisions = {}
+        made._forget_decisions()
         return made
 
     def with_mode(self, mode: PermissionMode) -> PermissionGate:
@@ -417,21 +426,13 @@ class PermissionGate:
         return self._copy(self.mode, self.grants.for_session())
 
     def _copy(self, mode: PermissionMode, grants: Grants) -> PermissionGate:
-        around = self.context
-        return PermissionGate(
-            self.rules,
-            mode=mode,
-            grants=grants,
-            root=Path(around.root),
-            names=around.names,
-            safe_mode=self.safe_mode,
-            home=Path(around.home),
-            outside=around.outside,
-            reads=self.reads,
-            opened=around.opened,
-            resources=self.resources,
-            remember_mode=self.remember_mode,
-        )
+        """Return a gate with the same rules, which has decided nothing yet."""
+        _require_known_mode(mode)
+        made = copy(self)
+        made.mode = mode
+        made.grants = grants
+        made._forget_decisions()
+        return made
 
     # ---- a person's answers
 
@@ -578,10 +579,9 @@ class PermissionGate:
             return False
         if self.mode == "sandboxed":
             return self.find_confinement(case.tool) is not None
-        granted = (*(matcher.rule for matcher in extra), *self.grants.rules)
-        is_granted = any(
-            is_session_wide(rule) and matches_tool(rule, case.name) for rule in granted
-        )
+        tried = [matcher.rule for matcher in extra if is_session_wide(matcher.rule)]
+        granted = (*tried, *self._index_grants().session_wide)
+        is_granted = any(matches_tool(rule, case.name) for rule in granted)
         return is_granted and self.find_confinement(case.tool) is not None
 
     def _check_allow_rules(
@@ -601,17 +601,19 @@ class PermissionGate:
         self, case: AnalysedCall, profile: _Profile, extra: tuple[RuleMatcher, ...] = ()
     ) -> Iterator[tuple[RequiredAccess, PermissionRule | None]]:
         """Yield each need with the rule that covers it, or None."""
-        granted = [self._matcher(rule) for rule in self.grants.rules]
-        matchers = (*extra, *granted, *profile.allow)
-        if case.analyses and not self._grants_all_commands(case, extra):
-            matchers = tuple(each for each in matchers if not is_session_wide(each.rule))
+        granted = self._index_grants()
+        leaves_out = case.analyses and not self._grants_all_commands(case, extra)
         has_command = any(need.kind == "command" for need in case.needs)
         for need in case.needs:
             # The rule for a command also covers the folder that it starts in, which only deny rules
             # look at.
             if has_command and need.kind == "read" and need.analysis is None:
                 continue
-            covering = (matcher.rule for matcher in matchers if matcher.covers(need, case))
+            covering = (
+                matcher.rule
+                for matcher in (*extra, *granted.find(need), *profile.allow.find(need))
+                if not (leaves_out and is_session_wide(matcher.rule)) and matcher.covers(need, case)
+            )
             yield need, next(covering, None)
 
     def _check_mode(self, case: AnalysedCall) -> Decision | None:
@@ -684,7 +686,8 @@ class PermissionGate:
         why = f"no rule allows {self._describe(need)}"
         if need.part is None:
             return why
-        for rule in (*self.grants.rules, *(matcher.rule for matcher in profile.allow)):
+        for matcher in (*self._index_grants().find(need), *profile.allow.find(need)):
+            rule = matcher.rule
             words = find_unspelled_words(rule.specifier or "", need.part)
             if words and rule.kind in ("command", ""):
                 named = ", ".join(f"`{word}`" for word in words)
@@ -747,12 +750,32 @@ class PermissionGate:
 
     # ---- preparation
 
-    def _matcher(self, rule: PermissionRule) -> RuleMatcher:
-        matcher = self._matchers.get(rule)
-        if matcher is None:
-            matcher = RuleMatcher(rule, self.context.root, self.context.home)
-            self._matchers[rule] = matcher
-        return matcher
+    def _make_matcher(self, rule: PermissionRule) -> RuleMatcher:
+        return RuleMatcher(rule, self.context.root, self.context.home)
+
+    def _index(self, matchers: Iterable[RuleMatcher]) -> AllowRules:
+        return AllowRules(matchers, self.context.root, self.context.home)
+
+    def _index_grants(self) -> AllowRules:
+        grants = self.grants.rules
+        if self._grant_index[0] is not grants:
+            self._grant_index = (grants, self._index(map(self._make_matcher, grants)))
+        return self._grant_index[1]
+
+    def _select_rules(self, name: str, kinds: set[str]) -> _ConcerningRules:
+        """Return the rules that concern tools of a name and kinds, for this gate and its copies."""
+        key = (name, frozenset(kinds))
+        found = self._concerning.get(key)
+        if found is None:
+            deny, ask, allow = (
+                [self._make_matcher(rule) for rule in rules if _concerns(rule, name, kinds)]
+                for rules in (self.rules.deny, self.rules.ask, self.rules.allow)
+            )
+            found = (tuple(deny), tuple(ask), self._index(allow))
+            if len(self._concerning) >= _MAX_CACHED_DECISIONS:
+                self._concerning.clear()
+            self._concerning[key] = found
+        return found
 
     def _build_profile(self, tool: Tool) -> _Profile:
         kinds = {touch.kind for touch in tool.touches.values()}
@@ -761,17 +784,8 @@ class PermissionGate:
         if tool.command_form is not None:
             kinds.add("command")
 
-        def matchers_of(rules: tuple[PermissionRule, ...]) -> tuple[RuleMatcher, ...]:
-            concerning = [rule for rule in rules if _concerns(rule, tool.full_name, kinds)]
-            return tuple([self._matcher(rule) for rule in concerning])
-
-        profile = _Profile(
-            tool=tool,
-            deny=matchers_of(self.rules.deny),
-            ask=matchers_of(self.rules.ask),
-            allow=matchers_of(self.rules.allow),
-            fixed_decision=None,
-        )
+        deny, ask, allow = self._select_rules(tool.full_name, kinds)
+        profile = _Profile(tool=tool, deny=deny, ask=ask, allow=allow, fixed_decision=None)
         if not tool.touches and tool.risk == Risk.SAFE:
             # Arguments that name nothing cannot change the decision.
             case = AnalysedCall(tool, tool.full_name, analyse_call(tool, {}, self.context).needs)
@@ -780,11 +794,6 @@ class PermissionGate:
                 profile = replace(profile, fixed_decision=decision)
         self._profiles[id(tool)] = profile
         return profile
-
-
-def is_session_wide(rule: PermissionRule) -> bool:
-    """Return whether a rule is a person's grant of every use of a tool in this session."""
-    return rule.layer == "session" and rule.specifier is None and not rule.kind
 
 
 def _is_below_root(path: str) -> bool:

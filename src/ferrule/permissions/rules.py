@@ -132,6 +132,11 @@ def parse_rule(
     return PermissionRule(stripped, tool, None if is_every_use else specifier, list, layer, root)
 
 
+def is_session_wide(rule: PermissionRule) -> bool:
+    """Return whether a rule is a person's grant of every use of a tool in this session."""
+    return rule.layer == "session" and rule.specifier is None and not rule.kind
+
+
 def find_similar_family(tool: str) -> str:
     """Return the kind of access that a word of other programs stands for, or ""."""
     return _SIMILAR_FAMILIES.get(tool, "")

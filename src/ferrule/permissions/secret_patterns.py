@@ -12,8 +12,9 @@ security boundary.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
+
+from ferrule.core.lazy_patterns import compile_lazily
 
 from .command_analysis.program_facts import word_set
 
@@ -128,8 +129,8 @@ SECRET_LAST_PAIRS = word_set("""
     private_key secret_key service_key shared_key signing_key connection_string""")
 """Pairs of words that make a name secret as its last two words."""
 
-_CAMEL_CASE = re.compile(r"([a-z0-9])([A-Z])")
-_BREAKS = re.compile(r"[^a-z0-9]+")
+_CAMEL_CASE = compile_lazily(r"([a-z0-9])([A-Z])")
+_BREAKS = compile_lazily(r"[^a-z0-9]+")
 
 
 def split_words(name: str) -> list[str]:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.models.key_check import KeyCheck, ServedModel, check_key
 from ferrule.models.registry import PROVIDERS, Provider, find_address, import_object
@@ -22,7 +23,7 @@ from .model_clients import create_client
 SECONDS = 2.0
 """How long the search may take, for each server that is asked."""
 
-_NOT_FOR_CHAT = re.compile(
+_NOT_FOR_CHAT = compile_lazily(
     r"embed|whisper|tts|rerank|moderation|dall-e|image|audio|guard|transcri|ocr", re.I
 )
 

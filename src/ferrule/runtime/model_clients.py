@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.models.client import ModelClient, ModelOptions
 from ferrule.models.hosted_tools import encode_hosted_tools, needs_approval
 from ferrule.models.registry import (
@@ -24,7 +25,7 @@ from ferrule.tools.definition import Tool
 from .chosen_providers import read_client_options, require_provider
 
 Hosted = tuple[Mapping[str, Any], ...]
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE = compile_lazily(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def create_client(settings: Settings, name: str) -> ModelClient:

@@ -10,11 +10,11 @@ and programs are looked up. Every sentence has its reason in `docs/decisions.md`
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterator
 from datetime import date
 from pathlib import Path
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import PermissionMode
 from ferrule.permissions.provenance import find_any_program
@@ -53,9 +53,9 @@ _PROGRAMS = (
     "rg",
     "jq",
 )
-_BRANCH = re.compile(r"ref: refs/heads/([\w./-]{1,60})\s*")
-_COMMIT = re.compile(r"[0-9a-f]{40,64}\s*")
-_GIT_DIR = re.compile(r"gitdir: ([^\0\n]{1,4000})\s*")
+_BRANCH = compile_lazily(r"ref: refs/heads/([\w./-]{1,60})\s*")
+_COMMIT = compile_lazily(r"[0-9a-f]{40,64}\s*")
+_GIT_DIR = compile_lazily(r"gitdir: ([^\0\n]{1,4000})\s*")
 _UNFINISHED = {
     "MERGE_HEAD": "a merge",
     "rebase-merge": "a rebase",

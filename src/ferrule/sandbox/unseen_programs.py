@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
-_SHEBANG = re.compile(rb"#!\s*(\S+)(?:\s+(\S+))?")
+from ferrule.core.lazy_patterns import compile_lazily
+
+_SHEBANG = compile_lazily(rb"#!\s*(\S+)(?:\s+(\S+))?")
 _SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib", "/opt/", "/nix/", "/etc/")
 """What every command sees."""
 _PROGRAM_FOLDERS = ("bin", "sbin", "Scripts")

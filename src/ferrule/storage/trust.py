@@ -32,7 +32,6 @@ import hashlib
 import json
 import os
 import posixpath
-import re
 import shlex
 import stat
 import time
@@ -47,6 +46,7 @@ from typing import Any, Literal, cast
 from ferrule.core.calls import parse_json
 from ferrule.core.errors import ConfigError
 from ferrule.core.invisible_characters import escape_for_approval
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.named_scripts import find_scripts
 from ferrule.permissions.filesystem.opened_files import open_for_reading
@@ -383,7 +383,7 @@ def _find_commands(node: Node) -> Iterator[str]:
 
 _OTHER_PROGRAMS = ("mcpServers", "mcp_servers", "tools", "statusLine")
 """Members of files whose `command` is no hook's."""
-_HERE = re.compile(r"\"?\$\{?(?:CLAUDE_PROJECT_DIR|FERRULE_PROJECT_DIR)\}?\"?")
+_HERE = compile_lazily(r"\"?\$\{?(?:CLAUDE_PROJECT_DIR|FERRULE_PROJECT_DIR)\}?\"?")
 
 
 @lru_cache(maxsize=64)

@@ -7,13 +7,13 @@ description after a colon. All fields are required.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.lazy_patterns import compile_lazily
 
 _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
-_FIELD = re.compile(
+_FIELD = compile_lazily(
     r"(?P<name>[A-Za-z_][\w-]*)(?:\s+(?P<type>\[?\w+\]?))?(?:\s*:\s*(?P<about>.+))?"
 )
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-_REFERENCE = re.compile(r'(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|([^\s"@]+))')
-_OPEN = re.compile(r'(?:^|(?<=[\s(]))@("[^"\n]*|[^\s"@]*)$')
+from ferrule.core.lazy_patterns import compile_lazily
+
+_REFERENCE = compile_lazily(r'(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|([^\s"@]+))')
+_OPEN = compile_lazily(r'(?:^|(?<=[\s(]))@("[^"\n]*|[^\s"@]*)$')
 _END_OF_SENTENCE = ".,;:!?)"
 MAX_COMPLETIONS = 50
 

@@ -6,12 +6,13 @@ in one piece and as one frame where the terminal knows frames (mode 2026), so no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len
 
-_STYLES = re.compile(r"\x1b\[[\d;]*m")
+from ferrule.core.lazy_patterns import compile_lazily
+
+_STYLES = compile_lazily(r"\x1b\[[\d;]*m")
 _BEGIN_FRAME, _END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 _ERASE_LINE, _ERASE_BELOW = "\x1b[K", "\x1b[J"
 

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ferrule.cli.permission_prompt import TerminalApprover
@@ -142,14 +142,15 @@ async def read_lines(
 
 
 async def _measure(chat: Chat) -> None:
-    """Find out what the status line shows: what is left of the context, and the model's price."""
-    try:
-        chat.status.price = await asyncio.to_thread(find_price, chat.session.model)
+    """Find out what is left of the context, for the status line."""
+    with suppress(FerruleError):  # a model that cannot be reached says so when it is asked
         chat.status.measure_context(await chat.session.context_usage())
-    except FerruleError:
-        # A model that cannot be reached says so when it is asked; a broken file of prices when
-        # something depends on it.
-        return
+
+
+async def _find_price(chat: Chat) -> None:
+    """Find the model's price, for the status line."""
+    with suppress(FerruleError):  # a broken file of prices says so when something depends on it
+        chat.status.price = await asyncio.to_thread(find_price, chat.session.model)
 
 
 def _make_prompt(chat: Chat, terminal: ChatTerminal) -> ChatPrompt:
@@ -294,11 +295,15 @@ async def _add_files(chat: Chat, text: str, attached: list[Media]) -> None:
 
 async def _run_message(chat: Chat, message: Content, limits: list[LimitReached]) -> None:
     """Run one message. A limit that ends it is put into `limits`."""
+    # Meanwhile: the table of prices takes long to load, and nobody waits for it.
+    pricing = asyncio.create_task(_find_price(chat))
     try:
         result = await chat.session.run(message)
     except LimitReached as limit:
         limits.append(limit)
         return
+    finally:
+        await pricing
     if result.missing:
         chat.assembly.terminal.write_message(
             f"! not done: {format_missing_tools(result.missing)} never succeeded", style="yellow"

@@ -34,14 +34,15 @@ from rich.text import Text
 from rich.theme import Theme
 
 from ferrule.cli.terminal import escape_invisible
+from ferrule.core.lazy_patterns import compile_lazily
 
 MAX_HIGHLIGHTED_LINE = 1_000
 """A longer line of code is shown without colours: expressions of lexers can be slow on it."""
 CODE_INDENT = 2
 _CODE_THEME = "ansi_dark"
 """Colours of the person's own palette, on the person's own background."""
-_LEAD = re.compile(r"\s*(?:[│▸✓✗!…›+-] +)?")
-_STYLES = re.compile(r"\x1b\[[\d;]*m")
+_LEAD = compile_lazily(r"\s*(?:[│▸✓✗!…›+-] +)?")
+_STYLES = compile_lazily(r"\x1b\[[\d;]*m")
 _THEME = Theme(
     {
         "markdown.h1": "bold underline",

@@ -11,12 +11,14 @@ import re
 
 from pygments.lexer import Lexer
 
+from ferrule.core.lazy_patterns import compile_lazily
+
 from .markdown import RowRenderer, find_lexer, first_lines_of_blocks, markdown_parser
 
 CODE_CONTEXT = 60
 """Lines of code before a new one that its colours are chosen by."""
 
-_FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})([^`\n]*)\n")
+_FENCE = compile_lazily(r"( {0,3})(`{3,}|~{3,})([^`\n]*)\n")
 
 
 class MarkdownStream:

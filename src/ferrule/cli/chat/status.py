@@ -28,7 +28,6 @@ class RunStatus:
     """Follows a session's events and says in one line how things are.
 
     Attributes:
-        price: Says what an answer costs; None if that is not known.
         usage: The tokens of this conversation in this process.
         cost: What they cost in dollars, as far as `price` was known.
 
@@ -47,7 +46,8 @@ class RunStatus:
         self._window = 0
         self._filled = 0
         self._running: dict[str, str] = {}
-        self.price: Price | None = None
+        self._price: Price | None = None
+        self._unpriced: list[Usage] | None = []
         self.usage = Usage()
         self.cost = Decimal(0)
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -108,6 +108,22 @@ class RunStatus:
         parts.append(f"mode {self._mode()}")
         return parts
 
+    @property
+    def price(self) -> Price | None:
+        """What an answer costs; None if that is not known.
+
+        Answers that came before it was set are counted when it is.
+        """
+        return self._price
+
+    @price.setter
+    def price(self, price: Price | None) -> None:
+        waiting = self._unpriced or []
+        self._price = price
+        self._unpriced = None
+        if price is not None:
+            self.cost += sum(map(price, waiting), Decimal(0))
+
     def _do(self, activity: str) -> None:
         self._activity = activity
 
@@ -124,8 +140,10 @@ class RunStatus:
 
     def _count(self, usage: Usage) -> None:
         self.usage += usage
-        if self.price is not None:
-            self.cost += self.price(usage)
+        if self._unpriced is not None:
+            self._unpriced.append(usage)
+        elif self._price is not None:
+            self.cost += self._price(usage)
 
     def _follow_call(self, item: CallEvaluated) -> None:
         self._do("waiting for your answer" if item.verdict == "ask" else "working")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.limits import Limits
 from ferrule.core.value_class import options
 from ferrule.engine.hooks.events import EventHook
@@ -19,7 +19,7 @@ DELEGATE = "delegate"
 MAX_DEPTH = 5
 MAX_CONCURRENT = 5
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_NAME = compile_lazily(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 @options

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from ferrule.core.calls import ErrorType, ToolResult, encode_json
 from ferrule.core.errors import ToolFailed
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import Tool
@@ -28,7 +29,7 @@ Call = Callable[[str, dict[str, Any]], Awaitable[ToolResult]]
 COMMAND_TOOL = "run_command"
 MAX_REPORT = 4000
 """Maximum characters of a report."""
-_STATUS = re.compile(r"^\[exit status (?:(-?\d+)|unknown)\]$|^\[ended by ", re.MULTILINE)
+_STATUS = compile_lazily(r"^\[exit status (?:(-?\d+)|unknown)\]$|^\[ended by ", re.MULTILINE)
 _FAILURE_KEYS = ("ok", "passed", "success")
 _CHECK_ERRORS = (ErrorType.PERMISSION_DENIED, ErrorType.NOT_FOUND, ErrorType.CANCELLED)
 

@@ -29,7 +29,6 @@ changes chain). Unlike there, a hook that fails is a refusal wherever a refusal 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from copy import deepcopy
 from dataclasses import KW_ONLY, field, fields, replace
@@ -37,6 +36,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.identity import Identity
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import AnswerStop, PermissionMode, RunStop
@@ -49,8 +49,8 @@ DEFAULT_PRIORITY = 100
 DEFAULT_TIMEOUT = 30.0
 """Seconds."""
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/ -]{0,127}")
-_CUSTOM = re.compile(r"custom\.(\*|[a-z0-9_]+(\.[a-z0-9_]+)*)")
+_NAME = compile_lazily(r"[A-Za-z0-9_][A-Za-z0-9_.:/ -]{0,127}")
+_CUSTOM = compile_lazily(r"custom\.(\*|[a-z0-9_]+(\.[a-z0-9_]+)*)")
 
 
 class NotJson(ValueError):

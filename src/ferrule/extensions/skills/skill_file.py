@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.extensions.front_matter import (
     Document,
@@ -48,7 +49,7 @@ Origin = Literal["person", "trusted", "repository"]
 """Who vouches for a skill: the person who wrote it, the person who trusted it, or only its authors.
 """
 
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_NAME = compile_lazily(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 @frozen

@@ -79,6 +79,7 @@ class ResponseStream:
         connection: Connection,
         status: int,
         headers: Mapping[str, str],
+        decode: Callable[[bytes], bytes] | None,
         limit: int = BODY_LIMIT,
     ) -> None:
         self.status = status
@@ -87,7 +88,7 @@ class ResponseStream:
         self._connection = connection
         self._size = 0
         self._limit = limit
-        self._decode = make_decoder(headers.get("content-encoding", ""), _origin_of(url))
+        self._decode = decode
 
     async def read_chunk(self) -> bytes:
         """Return what has arrived, at least one byte; empty at the end.
@@ -222,9 +223,11 @@ class Transport:
         timeout: float | None,
         limit: int = BODY_LIMIT,
     ) -> AsyncGenerator[ResponseStream]:
-        pool, origin, connection, answer = await self._send(method, url, body, headers, timeout)
+        pool, origin, connection, answer, decode = await self._send(
+            method, url, body, headers, timeout
+        )
         try:
-            yield ResponseStream(url, connection, answer.status, answer.headers, limit)
+            yield ResponseStream(url, connection, answer.status, answer.headers, decode, limit)
         finally:
             await pool.release(origin, connection)
 
@@ -236,9 +239,12 @@ class Transport:
         headers: Mapping[str, str],
         timeout: float | None,
     ) -> Response:
-        pool, origin, connection, answer = await self._send(method, url, body, headers, timeout)
+        pool, origin, connection, answer, decode = await self._send(
+            method, url, body, headers, timeout
+        )
+        stream = ResponseStream(url, connection, answer.status, answer.headers, decode)
         try:
-            content = await ResponseStream(url, connection, answer.status, answer.headers).read()
+            content = await stream.read()
         finally:
             await pool.release(origin, connection)
         return Response(answer.status, answer.headers, content)
@@ -250,8 +256,11 @@ class Transport:
         body: bytes | None,
         headers: Mapping[str, str],
         timeout: float | None,
-    ) -> tuple[ConnectionPool, Origin, Connection, ResponseParser]:
-        """Send a request and wait for the head of the answer. The caller returns the connection."""
+    ) -> tuple[ConnectionPool, Origin, Connection, ResponseParser, Callable[[bytes], bytes] | None]:
+        """Send a request and wait for the head of the answer. The caller returns the connection.
+
+        The last item is what `make_decoder` returns for the body.
+        """
         parts, origin = self._parse_url(url)
         request = _encode_request(method, parts, origin, body, headers)
         pool = self._pool_of_loop()
@@ -261,8 +270,8 @@ class Transport:
             try:
                 connection.send_request(request, timeout or self.timeouts.total, self.timeouts.idle)
                 answer = await connection.read_head()
-                make_decoder(answer.headers.get("content-encoding", ""), _origin_of(url))
-                return pool, origin, connection, answer
+                decode = make_decoder(answer.headers.get("content-encoding", ""), url)
+                return pool, origin, connection, answer, decode
             except BaseException as error:
                 await pool.release(origin, connection)
                 if not isinstance(error, ConnectionFailed):
@@ -402,7 +411,7 @@ _PIECE = 4 << 20
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 
-def make_decoder(coding: str, origin: str) -> Callable[[bytes], bytes] | None:
+def make_decoder(coding: str, url: str) -> Callable[[bytes], bytes] | None:
     """Return what decompresses the chunks of a body in order; None if it is not compressed.
 
     The decoder takes empty bytes for the end. It raises ProviderError for a body that is not what
@@ -410,14 +419,17 @@ def make_decoder(coding: str, origin: str) -> Callable[[bytes], bytes] | None:
 
     Args:
         coding: The header `Content-Encoding`.
-        origin: The server, for errors.
+        url: The address of the request, for errors.
 
     Raises:
         ProviderError: `not_understood`, the coding is another than gzip and deflate.
     """
+    if not coding:
+        return None
     name = coding.strip().lower()
     if name in ("", "identity"):
         return None
+    origin = _origin_of(url)
     if name not in ("gzip", "x-gzip", "deflate"):
         raise ProviderError(
             f"{origin} answered with a body in `content-encoding: {coding[:40]}`",

@@ -43,7 +43,7 @@ _DESCRIPTOR = compile_lazily(r"/dev/fd/[0-9]+")
 _SCHEME = compile_lazily(r"(?!file:)[a-z][a-z0-9+.\-]*://", re.IGNORECASE)
 _FILE_URL = compile_lazily(r"file:(?://[^/]*)?", re.IGNORECASE)
 _CODE_FLAG = compile_lazily(r"-[A-Za-z]*[cerpE]|--eval|--print|--command|--execute")
-_WILDCARD = re.compile("[\1-\3]")
+_WILDCARD = compile_lazily("[\1-\3]")
 _IN_CODE = compile_lazily(r"[A-Za-z0-9_./~\-]*\.?[A-Za-z0-9_./~\-]+")
 
 

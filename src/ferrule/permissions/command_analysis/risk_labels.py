@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from ferrule.core.lazy_patterns import compile_lazily
+
 from .program_facts import INTERPRETERS, SHELLS, git_verb, program_name, word_set, writes_files
 
 FETCHERS = word_set("curl wget fetch aria2c http https xh lynx")
@@ -31,7 +33,7 @@ _INSTALLERS = {
     "dpkg rpm": "-i --install -U -ivh -Uvh",
 }
 _INSTALL = {name: word_set(verbs) for names, verbs in _INSTALLERS.items() for name in names.split()}
-_UPLOAD = re.compile(
+_UPLOAD = compile_lazily(
     r"-[A-Za-z]*[dFT]|--(data|form|upload|post|body|json)|-X(POST|PUT|PATCH)?$|--request|--method"
 )
 

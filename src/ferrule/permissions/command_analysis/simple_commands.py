@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.permissions.command_variables import explain_meaning
 from ferrule.permissions.protected_names import ProtectedNames
 
@@ -39,11 +40,11 @@ class _OverLimit(Exception):
 
 
 # Whitespace that shells and people read differently, and characters that hide text from people.
-_STRANGE = re.compile(
+_STRANGE = compile_lazily(
     "[\x00-\x08\x0b-\x1f\x7f\x85\xa0\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_NOT_IN_SH = re.compile(
+_NOT_IN_SH = compile_lazily(
     r"\$['\"]|\[\[|\(\(|[<>]\(|&>|<<<|\|&|;;?&|>&[^0-9-]|\+?=\(|\+=|\]=|\{[^}]*(?:,|\.\.)"
     r"|\b(?:function|select|coproc|time|source|declare|typeset|let|shopt|mapfile|readarray|enable|builtin)\b"
 )

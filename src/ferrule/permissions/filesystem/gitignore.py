@@ -14,14 +14,15 @@ import os
 import re
 from collections.abc import Iterable
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 
 FILE_NAME = ".gitignore"
 MAX_BYTES = 1024 * 1024
 """The most bytes of an ignore file. A larger one is not read."""
 
-_PLAIN = re.compile(r"[^*?\[\\]*")
-_DOUBLE_STAR = re.compile(r"\*{2,}(?:\\?/|$)")
+_PLAIN = compile_lazily(r"[^*?\[\\]*")
+_DOUBLE_STAR = compile_lazily(r"\*{2,}(?:\\?/|$)")
 _ANY_FOLDERS = "(?:.*/)?"
 _BOM = b"\xef\xbb\xbf"
 _CLASSES = {

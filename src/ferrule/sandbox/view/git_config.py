@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from ferrule.core.lazy_patterns import compile_lazily
+
 LIMIT = 1024 * 1024
 """Bytes of a configuration that are looked at."""
 
@@ -61,8 +63,10 @@ _IDENTITY = {"user.name": _TEXT, "user.email": _TEXT}
 _COMPARISON_SETTINGS = ("[core]", "\tcheckStat = minimal", "\ttrustctime = false")
 """Have git compare files by size and time alone, which covers share with what they mask."""
 
-_HEADING = re.compile(r'\[\s*([A-Za-z0-9-]+)\s*(?:"([A-Za-z0-9_./+-]{1,200})")?\s*\]\s*(?:[#;].*)?')
-_SETTING = re.compile(r'([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*("?)([^"]*?)\2\s*)?')
+_HEADING = compile_lazily(
+    r'\[\s*([A-Za-z0-9-]+)\s*(?:"([A-Za-z0-9_./+-]{1,200})")?\s*\]\s*(?:[#;].*)?'
+)
+_SETTING = compile_lazily(r'([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*("?)([^"]*?)\2\s*)?')
 
 
 def remove_secrets(text: str, *, git_hooks: bool = False) -> str:

@@ -26,10 +26,10 @@ can be laid over it that still leads on.
 
 from __future__ import annotations
 
-import re
 import stat
 from enum import StrEnum
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
 from ferrule.sandbox.inside.mediator.name_rules import REDIRECTING_NAMES
@@ -83,13 +83,13 @@ class MaskRequirement:
     unless_public: bool = False
 
 
-_CONFIG = re.compile(
+_CONFIG = compile_lazily(
     r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?(?:config|(?:worktrees/[^/]+/)?config\.worktree)$"
 )
-_HOOKS = re.compile(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?hooks(?:/|$)")
+_HOOKS = compile_lazily(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?hooks(?:/|$)")
 _LEADING_NAMES = ProtectedNames(reserved=REDIRECTING_NAMES)
 _LEADING_BASENAMES = frozenset(pattern.rpartition("/")[2] for pattern in REDIRECTING_NAMES)
-_BRANCH = re.compile(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?(?:refs|logs)/")
+_BRANCH = compile_lazily(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?(?:refs|logs)/")
 
 
 def required_mask(

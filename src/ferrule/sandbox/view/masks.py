@@ -36,7 +36,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import re
 import stat
 import time
 from collections import OrderedDict
@@ -47,6 +46,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.open_beneath import select_open_folder
 from ferrule.permissions.filesystem.opened_files import open_for_reading
@@ -634,7 +634,7 @@ def _folders_above(name: str) -> Iterator[str]:
         yield name
 
 
-_OBJECTS = re.compile(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?objects$")
+_OBJECTS = compile_lazily(r"(?:^|/)\.git/(?:modules/(?:[^/]+/)+)?objects$")
 
 
 def _is_object_store(judged: str) -> bool:

@@ -12,12 +12,13 @@ import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.permissions.protected_names import PROTECTED, RESERVED, SECRET, ProtectedNames
 
 _PLAIN = r"[A-Za-z0-9_@+-](?:[A-Za-z0-9_@+. -]*[A-Za-z0-9_@+-])?"
 """A component that no folding turns into one that begins with a dot or contains a tilde."""
 
-_PLAIN_FOLDER = re.compile(rf"{_PLAIN}(?:/{_PLAIN})*", re.ASCII)
+_PLAIN_FOLDER = compile_lazily(rf"{_PLAIN}(?:/{_PLAIN})*", re.ASCII)
 
 
 class OrdinaryNames:

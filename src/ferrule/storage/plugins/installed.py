@@ -6,7 +6,6 @@ Nothing of them is imported: the metadata of installed packages is read as text,
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from configparser import ConfigParser, Error
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.lazy_patterns import compile_lazily
 
 from .manifests import Manifest, read_manifest, read_shipped_manifests
 from .metadata_index import HEADER, find_metadata
@@ -27,8 +27,8 @@ FILE_NAME = "ferrule-plugin.toml"
 RESERVED = ("installed",)
 """Names that no plugin may have: `plugins.installed` is a setting."""
 
-_METADATA = re.compile(r"(?P<name>[^/]+)-(?P<version>[^-/]+)\.dist-info")
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_METADATA = compile_lazily(r"(?P<name>[^/]+)-(?P<version>[^-/]+)\.dist-info")
+_NAME = compile_lazily(r"[a-z][a-z0-9_]*")
 
 
 @cache

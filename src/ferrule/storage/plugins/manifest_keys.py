@@ -6,10 +6,10 @@ would otherwise be a key that is missing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, cast
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 
@@ -101,8 +101,8 @@ PLUGIN_KINDS: Mapping[str, SettingKindOfPlugin] = {
     "servers": SettingKindOfPlugin("a map of names to entries, as it is written", (dict, list)),
 }
 
-_OBJECT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+_OBJECT = compile_lazily(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_NAME = compile_lazily(r"[a-z][a-z0-9_-]*")
 _NUMBER_KINDS = ("integer", "number", "seconds")
 _CHOICE_KINDS = ("choice", "names")
 _BY_KEY = {one.key: one for one in MANIFEST_KEYS}

@@ -7,13 +7,13 @@ expected.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Never, Self, cast
 
 from ferrule.core.errors import ConfigError
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.similar_names import ask_about, find_similar_names, suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.tools.reliability import read_policies, read_policy
@@ -36,7 +36,7 @@ from .table import (
 )
 from .yaml_tree import Node, parse_yaml
 
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
+_DURATION = compile_lazily(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
 _MAPS = (*MAP_SETTINGS, "actions", "servers", "policy", "policies", "loading")
 """Kinds that only a file can contain."""
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.extras import require
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 
 MAX_BYTES = 1_048_576
@@ -30,8 +31,8 @@ _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("true", "yes", "on"), True),
     **dict.fromkeys(("false", "no", "off"), False),
 }
-_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)")
-_NUMBER = re.compile(r"[-+]?((0|[1-9][0-9_]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_INTEGER = compile_lazily(r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)")
+_NUMBER = compile_lazily(r"[-+]?((0|[1-9][0-9_]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
 
 @frozen
@@ -138,8 +139,8 @@ def parse_front_matter(data: bytes, file: str) -> Node:
             raise error from None
 
 
-_PLAIN_LINE = re.compile(rb"([A-Za-z_][\w-]*:[ \t]+)(\S.*?)[ \t\r]*")
-_PLAIN_WORDS = re.compile(rb"[`@%]|\*\*|\[[^\]]*\]\s*\w|\w.*?:(\s|$)")
+_PLAIN_LINE = compile_lazily(rb"([A-Za-z_][\w-]*:[ \t]+)(\S.*?)[ \t\r]*")
+_PLAIN_WORDS = compile_lazily(rb"[`@%]|\*\*|\[[^\]]*\]\s*\w|\w.*?:(\s|$)")
 """How words begin that only YAML takes for syntax: code, a mention, bold, a tag, a clause."""
 
 
@@ -159,7 +160,7 @@ def _quote_plain_texts(data: bytes, file: str) -> bytes:
     return b"\n".join(lines)
 
 
-_STRING_OR_COMMENT = re.compile(rb'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_STRING_OR_COMMENT = compile_lazily(rb'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
 def _blank_json_comments(data: bytes) -> bytes:

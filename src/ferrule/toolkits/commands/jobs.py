@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 
 from .output_folding import cut_to_lines, fold_output
@@ -32,14 +33,14 @@ WAIT_SECONDS = 60.0
 """How long `wait` waits where the call names no timeout."""
 _READ_BYTES = 1024 * 1024
 _MAX_SHOWN = 16 * 1024
-_LIST = re.compile(r"\s*jobs(?:\s+-l)?\s*;?\s*")
-_FIRST = re.compile(
+_LIST = compile_lazily(r"\s*jobs(?:\s+-l)?\s*;?\s*")
+_FIRST = compile_lazily(
     r"""\s*(?:(?P<word>wait|fg|kill)(?:\s+-\w+)*\s+%(?P<number>\d+)
         |pkill(?P<options>(?:\s+-\w+)*)\s+(?P<quote>['"]?)(?P<text>[\w./:=@ -]+)(?P=quote))
     (?:\s*(?:2>|&>|>)\s*/dev/null(?:\s+2>&1)?)?(?:\s*\|\|\s*(?:true|:))?\s*(?:;(?!;)|&&|\n|$)\s*""",
     re.VERBOSE,
 )
-_IN_BACKGROUND = re.compile(r"(.*[^&\\\s>])\s*&\s*", re.DOTALL)
+_IN_BACKGROUND = compile_lazily(r"(.*[^&\\\s>])\s*&\s*", re.DOTALL)
 
 JobWord = Literal["jobs", "wait", "kill"]
 

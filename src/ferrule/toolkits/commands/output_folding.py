@@ -8,13 +8,14 @@ records, files and the output of lists of words, which is what scripts run, stay
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import groupby
 
+from ferrule.core.lazy_patterns import compile_lazily
+
 LEAST_REPEATED = 10
 """A line that follows itself so often is shown once, with the number."""
-_CODES = re.compile(
+_CODES = compile_lazily(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours, cursor
     r"|\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
     r"|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-~])"  # the other strings, and codes of two characters

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 
 from .equal_diagnostics import merge_equal
@@ -26,8 +27,8 @@ WHOLE_BLOCKS = 3
 MAX_LINE = 2000
 """Characters of a line that are shown; of a longer one, the beginning and the end."""
 _MIN_SAVED = 0.1
-_SUMMARY = re.compile(r"(?:FAILED|ERROR) \S+?::(\S*?)(?:$| - )")
-_TITLE = re.compile(r"_{3,} (?:ERROR at (?:setup|teardown) of )?(.+?)(?: _{3,})?$")
+_SUMMARY = compile_lazily(r"(?:FAILED|ERROR) \S+?::(\S*?)(?:$| - )")
+_TITLE = compile_lazily(r"_{3,} (?:ERROR at (?:setup|teardown) of )?(.+?)(?: _{3,})?$")
 _MARK = "[from here on only the message and the location of each failure]"
 
 

@@ -22,6 +22,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.bash_parser import (
     AndOr,
@@ -52,10 +53,12 @@ _ANSWERS = _SEARCHES | word_set("diff cmp test [ which pgrep pidof expr")
 """Programs that answer a question with status 1."""
 _GIT_ANSWERS = word_set("grep diff")
 _RUNS_ANSWERS = word_set("xargs")
-_SEES_ADDITIONS = re.compile(r"PIPESTATUS|FUNCNAME|BASH_|LINENO|__ferrule|\btrap\b|\bset +-\w*[xv]")
+_SEES_ADDITIONS = compile_lazily(
+    r"PIPESTATUS|FUNCNAME|BASH_|LINENO|__ferrule|\btrap\b|\bset +-\w*[xv]"
+)
 """What would show an addition to the text."""
-_SILENCED = re.compile(r"(?:2|&)>{1,2}\s*/dev/null")
-_QUIET = re.compile(r"-[a-zA-Z]*q[a-zA-Z]*|--quiet|--silent")
+_SILENCED = compile_lazily(r"(?:2|&)>{1,2}\s*/dev/null")
+_QUIET = compile_lazily(r"-[a-zA-Z]*q[a-zA-Z]*|--quiet|--silent")
 _WALKED = frozenset(("group", "subshell", "if", "loop", "case"))
 CHEAP = word_set("""
     cat ls echo printf seq find grep egrep fgrep rg sed head tail wc file stat du df tree env pwd

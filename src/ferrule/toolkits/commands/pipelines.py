@@ -10,12 +10,12 @@ makes of the text is used only where the gate's own reader found nothing to ask 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.analysis import analyse_command
 from ferrule.permissions.command_analysis.program_facts import program_name, word_set
@@ -35,7 +35,7 @@ Never head, sed or awk: they may stop, or ask for a certain line only.
 """
 
 _GREPS = word_set("grep egrep fgrep")
-_STOPPING_LETTERS = re.compile(r"-[^-].*[qmlL]|-[qmlL]")
+_STOPPING_LETTERS = compile_lazily(r"-[^-].*[qmlL]|-[qmlL]")
 _STOPPING = (
     "--quiet",
     "--silent",
@@ -145,7 +145,7 @@ _TOKENS = {
     "[[": "it holds `[[`",
     "((": "it holds `((`",
 }
-_VARIABLES = re.compile(r"_|PIPESTATUS|LINENO|SECONDS|BASH\w*|SHELLOPTS|PPID|__ferrule\w*")
+_VARIABLES = compile_lazily(r"_|PIPESTATUS|LINENO|SECONDS|BASH\w*|SHELLOPTS|PPID|__ferrule\w*")
 """Variables that could reveal an addition to the text."""
 
 
@@ -265,7 +265,7 @@ _CHANGES_SHELL = word_set(
 )
 _LISTS_PROCESSES = word_set("ps pgrep pidof pstree top lsof fuser jobs")
 _KEYWORDS = word_set("! time { }")
-_SET_OPTION = re.compile(r"[-+][eu]*o?|pipefail")
+_SET_OPTION = compile_lazily(r"[-+][eu]*o?|pipefail")
 
 
 def _check_program(words: list[Word]) -> None:

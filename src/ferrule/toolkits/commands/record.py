@@ -15,11 +15,11 @@ is. Its fields:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ferrule.core.calls import encode_json
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.child_environment import ChildEnvironment
 from ferrule.sandbox.command import CommandResult
@@ -29,8 +29,8 @@ from .policy import CommandOptions
 from .session_commands import CommandHandle
 
 _MAX_NAMES = 12
-_EXPANDED = re.compile(r"\$\{?([A-Za-z_]\w*)")
-_LINKS_WORKTREE = re.compile(r"(?:^|/)worktrees/[^/]+/(?:gitdir|commondir)$")
+_EXPANDED = compile_lazily(r"\$\{?([A-Za-z_]\w*)")
+_LINKS_WORKTREE = compile_lazily(r"(?:^|/)worktrees/[^/]+/(?:gitdir|commondir)$")
 _NO_WORKTREE = (
     "no command links a worktree, since its files say which repository a folder uses: ask the "
     "person to run `git worktree add`, or work in a copy (`git clone -q . /tmp/NAME`) and fetch "

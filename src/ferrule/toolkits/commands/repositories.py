@@ -7,16 +7,16 @@ nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from ferrule.core.errors import ToolFailed
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.permissions.filesystem.workspace import Workspace
 
 from .plan import make_printable
 
-_TOUCHED = re.compile(r"(?P<repository>(?:.*/)?\.git)/(?P<what>hooks|config)(?:\.lock)?$")
-_UNFINISHED = re.compile(
+_TOUCHED = compile_lazily(r"(?P<repository>(?:.*/)?\.git)/(?P<what>hooks|config)(?:\.lock)?$")
+_UNFINISHED = compile_lazily(
     r"(?:.*/)?\.git/(?:.*/)?(?P<what>rebase-merge|rebase-apply|sequencer)/[^/ ]+"
 )
 _OPERATIONS = {

@@ -11,7 +11,6 @@ judge are refused here as well, in case a call did not pass a gate.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -19,6 +18,7 @@ from typing import Any, Literal, cast, get_args
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.command_variables import loads_code
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -35,7 +35,7 @@ EnvMode = Literal["inherit_clean", "replace", "patch"]
 same, since there is no wider environment to change. `replace`: `env` alone.
 """
 _MAX_VARIABLES = 100
-_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE_NAME = compile_lazily(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @frozen

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.program_facts import word_set
 from ferrule.permissions.command_analysis.syntax import CommandPart
@@ -39,10 +40,10 @@ _CHANGES_STATE = word_set(
     "cd pushd popd export declare typeset readonly unset source . eval builtin command set"
 )
 """Built-ins after which a shell may stand elsewhere or export something else."""
-_EXPORT = re.compile(
+_EXPORT = compile_lazily(
     r'^declare -[a-z]*x[a-z]* (\w+)="((?:[^"\\]|\\.)*)"$', re.DOTALL | re.MULTILINE
 )
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPE = compile_lazily(r"\\(.)", re.DOTALL)
 
 
 @frozen

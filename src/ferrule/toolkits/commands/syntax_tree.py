@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.permissions.command_analysis.program_facts import word_set
 from ferrule.permissions.command_analysis.shell_words import (
     ANY,
@@ -46,14 +47,14 @@ _STATEMENTS = word_set("""
     subshell compound_statement negated_command variable_assignments if_statement while_statement
     for_statement c_style_for_statement case_statement function_definition""")
 
-_BLANKS = re.compile(rb"[ \t\n]*")
-_BARE_BLANK = re.compile(rb"(?:[^\\\s]|\\.)*", re.DOTALL)
-_BLANK_WORD = re.compile(r"(?:^|[\s;&|()<>])\\[ \t]")
-_DELIMITER = re.compile(rb"""\w+|'\w+'|"\w+"|\\\w+""")
+_BLANKS = compile_lazily(rb"[ \t\n]*")
+_BARE_BLANK = compile_lazily(rb"(?:[^\\\s]|\\.)*", re.DOTALL)
+_BLANK_WORD = compile_lazily(r"(?:^|[\s;&|()<>])\\[ \t]")
+_DELIMITER = compile_lazily(rb"""\w+|'\w+'|"\w+"|\\\w+""")
 _AFTER_DELIMITER = (b"", b" ", b"\t", b"\n", b";", b"|", b"&", b"<", b">", b")")
 
 
-CRASHING_TEXT = re.compile(r"(\{[0-9]*(?:\.\.[0-9]*)?)[^\x00-\xff]")
+CRASHING_TEXT = compile_lazily(r"(\{[0-9]*(?:\.\.[0-9]*)?)[^\x00-\xff]")
 """Text that is never given to tree-sitter-bash.
 
 Version 0.25 takes what follows `{` for an index into a table of 384: other characters read memory

@@ -17,11 +17,11 @@ several places of its grade is the caller's to refuse.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Literal
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 
 from . import lines
@@ -53,7 +53,7 @@ LOOKALIKES = str.maketrans(
 )
 """Characters that are taken for another one, each by one character so that columns stay."""
 
-_NUMBER = re.compile(r"(?:| *(?=\d+[\t→]))(\d+)(?:: |:(?=\r?$)|\t|→)")
+_NUMBER = compile_lazily(r"(?:| *(?=\d+[\t→]))(\d+)(?:: |:(?=\r?$)|\t|→)")
 """`12: ` as `read_file` shows it, and what `cat -n` and other readers put before a line."""
 
 

@@ -7,12 +7,12 @@ unclear indentation, and not found, which shows the most similar lines as they a
 from __future__ import annotations
 
 import difflib
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.models.untrusted_text import escape_untrusted
 
@@ -29,9 +29,9 @@ from .edit_matching import (
     strip_numbers,
 )
 
-_ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
+_ESCAPE = compile_lazily(r"\\u([0-9a-f]{4})")
 _SIMPLE_ESCAPES = {"\\n": "\n", "\\t": "\t", '\\"': '"', "\\'": "'", "\\\\": "\\"}
-_SIMPLE_ESCAPE = re.compile(r"\\[nt\"'\\]")
+_SIMPLE_ESCAPE = compile_lazily(r"\\[nt\"'\\]")
 _MAX_SEARCHED_LINES = 5000
 """Lines searched for a similar one; the hint is optional and must stay quick."""
 _MAX_SHOWN_LINES = 30

@@ -14,15 +14,15 @@ breaks lines. The rules for edits:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.lazy_patterns import compile_lazily
 
 MAX_SHOWN_LINE = 2000
 """Characters of a line that `cut_middle` shows."""
-_LONE_LF = re.compile(r"(?<!\r)\n")
+_LONE_LF = compile_lazily(r"(?<!\r)\n")
 
 
 def decode(data: bytes) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 
 from .edit_matching import Edit, Match, find_matches
@@ -23,11 +24,11 @@ from .edits import invalid_arguments
 _BEGIN = "*** Begin Patch"
 _END = "*** End Patch"
 _AT_END = "*** End of File"
-_FILE = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
-_MOVE = re.compile(r"\*\*\* Move to: (.+)")
-_OLD_FILE = re.compile(r"--- (?:a/)?([^\t\n]+)")
-_NEW_FILE = re.compile(r"\+\+\+ (?:b/)?([^\t\n]+)")
-_RANGES = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
+_FILE = compile_lazily(r"\*\*\* (Add|Update|Delete) File: (.+)")
+_MOVE = compile_lazily(r"\*\*\* Move to: (.+)")
+_OLD_FILE = compile_lazily(r"--- (?:a/)?([^\t\n]+)")
+_NEW_FILE = compile_lazily(r"\+\+\+ (?:b/)?([^\t\n]+)")
+_RANGES = compile_lazily(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
 
 Action = Literal["add", "update", "delete"]
 

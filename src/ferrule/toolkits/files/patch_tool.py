@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.engine.usable_tools import UsableTools
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -117,8 +118,8 @@ def find_command_patch(command: str | Sequence[str]) -> tuple[str, str] | None:
             return None
 
 
-_PROGRAM = re.compile(r"\s*apply_?patch\s")
-_HERE_DOCUMENT = re.compile(
+_PROGRAM = compile_lazily(r"\s*apply_?patch\s")
+_HERE_DOCUMENT = compile_lazily(
     r"(?:cd\s+(?P<folder>[\w./-]+)\s*&&\s*)?apply_?patch\s*<<-?\s*(?P<quote>['\"]?)(?P<end>\w+)"
     r"(?P=quote)\n(?P<patch>.*)\n(?P=end)",
     re.DOTALL,

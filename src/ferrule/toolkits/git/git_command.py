@@ -20,6 +20,7 @@ from typing import Annotated, Any
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits.examples import with_examples
@@ -49,8 +50,8 @@ _FORCED: dict[Subcommand, tuple[str, ...]] = {
     "blame": ("--no-textconv",),
 }
 _INDEX = ("", ":0", ":1", ":2", ":3")
-_FILE = re.compile(r"(:[0-3]|(?:[^:{}]|\{[^}]*\})*):(.*)", re.DOTALL)
-_PLAIN_REVISION = re.compile(r"(?!-)(?!.*\.\.)[A-Za-z0-9_./@{}~^-]{1,200}")
+_FILE = compile_lazily(r"(:[0-3]|(?:[^:{}]|\{[^}]*\})*):(.*)", re.DOTALL)
+_PLAIN_REVISION = compile_lazily(r"(?!-)(?!.*\.\.)[A-Za-z0-9_./@{}~^-]{1,200}")
 
 
 @frozen

@@ -10,15 +10,18 @@ from __future__ import annotations
 import re
 
 from ferrule.core.errors import RetryCall
+from ferrule.core.lazy_patterns import compile_lazily
 
 MAX_NAME = 250
 """Most characters of a name."""
 
-_REVISION = re.compile(
+_REVISION = compile_lazily(
     r"[A-Za-z0-9_@\u0080-\U0010ffff](?:[A-Za-z0-9_./@{}~^+=#%,\u0080-\U0010ffff-])*"
 )
-_BRANCH = re.compile(r"[A-Za-z0-9_\u0080-\U0010ffff](?:[A-Za-z0-9_./@+=#%,{}\u0080-\U0010ffff-])*")
-_REMOTE = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?")
+_BRANCH = compile_lazily(
+    r"[A-Za-z0-9_\u0080-\U0010ffff](?:[A-Za-z0-9_./@+=#%,{}\u0080-\U0010ffff-])*"
+)
+_REMOTE = compile_lazily(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_-])?")
 
 
 def check_revision(text: str, parameter: str = "rev") -> str:

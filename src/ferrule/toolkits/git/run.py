@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.permissions.child_environment import filter_environment
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.provenance import TrustedProgram
@@ -62,8 +63,8 @@ MAX_OUTPUT = 32 * 1024 * 1024
 MAX_REFERENCES = 2000
 """Most references that are compared before and after."""
 _WRITE_FILES = ("switch", "merge", "rebase", "stash")
-_LOCKED = re.compile(r"Unable to create '(?P<path>[^']*\.lock)': File exists")
-_MOVED = re.compile(r"cannot lock ref '[^']*'|Another git process seems to be running")
+_LOCKED = compile_lazily(r"Unable to create '(?P<path>[^']*\.lock)': File exists")
+_MOVED = compile_lazily(r"cannot lock ref '[^']*'|Another git process seems to be running")
 
 _SETTINGS = {
     "color.ui": "false",

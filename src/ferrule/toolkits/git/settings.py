@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from ferrule.core.invisible_characters import escape_for_approval
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.repositories import Repository, parse_git_config, read_text
 
@@ -63,7 +64,7 @@ def names_programs(repository: Repository) -> bool:
     return any(_PROGRAM.fullmatch(key) for key, _ in (*read_settings(repository), *own))
 
 
-_PROGRAM = re.compile(
+_PROGRAM = compile_lazily(
     r"(filter\..*\.(clean|smudge|process)|diff\..*\.(textconv|command)|diff\.external"
     r"|merge\..*\.driver|include(if\..*)?\.path)",
     re.DOTALL,

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import stat
 from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
@@ -39,6 +38,7 @@ from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem import open_beneath
 from ferrule.permissions.filesystem.opened_files import open_for_reading
@@ -87,7 +87,7 @@ _OWN_PATHS = frozenset({"info/sparse-checkout", "logs/HEAD"})
 """What each work tree has for itself: gitrepository-layout(5)."""
 _MAX_DEPTH = 5
 """Length of a chain of object stores that name one another, as in git."""
-_SHARED_INDEX = re.compile(r"sharedindex\.[0-9a-f]{40,64}")
+_SHARED_INDEX = compile_lazily(r"sharedindex\.[0-9a-f]{40,64}")
 _MAX_BYTES = 64 * 1024 * 1024
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.permissions.protected_names import RESERVED, SECRET, ProtectedNames
 
-_SECTION = re.compile(r"diff --(git|cc|combined) (.*)")
-_NEXT = re.compile(r"(?:commit|tag|tree) [0-9a-f]{7,64}\b")
+_SECTION = compile_lazily(r"diff --(git|cc|combined) (.*)")
+_NEXT = compile_lazily(r"(?:commit|tag|tree) [0-9a-f]{7,64}\b")
 
 
 def make_exclusions(names: ProtectedNames) -> list[str]:
