@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from ferrule.permissions.command_variables import controls_programs
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.provenance import UntrustedPath, find_any_program
+from ferrule.permissions.provenance import CommandWritable, find_any_program
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.backends.reduced_protection import MissingProtections, SandboxBackend
 from ferrule.sandbox.backends.selection import choose_backend, find_required
@@ -60,7 +60,8 @@ def find_confinement(resources: Mapping[type, object]) -> Confinement | None:
         return None
     system = (*_SYSTEM_FOLDERS, *_SYSTEM_FACTS)
     policy = _find_policy(resources)
-    is_machine_program = partial(_runs_machine_program, policy)
+    find_writable = cache(lambda: policy.command_writable)
+    is_machine_program = partial(_runs_machine_program, find_writable)
     if backend not in ("namespaces", "bubblewrap", "container"):
         return Confinement(system, runs_machine_program=is_machine_program)
     hosts = AllowedHosts.parse(policy.network)
@@ -73,8 +74,8 @@ def find_confinement(resources: Mapping[type, object]) -> Confinement | None:
     )
 
 
-def _runs_machine_program(policy: SandboxPolicy, name: str) -> bool:
-    """Return whether the PATH leads to a program that no command of a policy can have written.
+def _runs_machine_program(find_writable: Callable[[], CommandWritable], name: str) -> bool:
+    """Return whether the PATH leads to a program that no command can have written.
 
     A name that is not found is a part of the shell, or nothing. An interpreter must not be told by
     variables what to load before its first line.
@@ -87,10 +88,7 @@ def _runs_machine_program(policy: SandboxPolicy, name: str) -> bool:
     found = find_any_program(name, search_path)
     if found is None:
         return True
-    try:
-        return policy.command_writable.find_step(found) is None
-    except UntrustedPath:
-        return False
+    return not find_writable().contains(found)
 
 
 def _instructs_python(variable: str) -> bool:
