@@ -51,8 +51,13 @@ if TYPE_CHECKING:
     from .engine.message_history import MessageHistory
     from .engine.model_fallbacks import ModelFallbacks
     from .engine.registration.registration import RegistrationLimits
-    from .engine.session import RunOptions, RunResult, Session, SessionApprovals
-    from .engine.session_history import SessionHistory
+    from .engine.session import (
+        RunOptions,
+        RunResult,
+        Session,
+        SessionApprovals,
+        SessionHistory,
+    )
     from .engine.telemetry.telemetry import Telemetry
     from .models.anthropic.client import Anthropic
     from .models.client import ModelOptions
@@ -207,12 +212,12 @@ __getattr__, __dir__ = lazy_names(
         ".engine.message_history": ("MessageHistory",),
         ".engine.model_fallbacks": ("ModelFallbacks",),
         ".engine.registration.registration": ("RegistrationLimits",),
-        ".engine.session_history": ("SessionHistory",),
         ".engine.session": (
             "RunOptions",
             "RunResult",
             "Session",
             "SessionApprovals",
+            "SessionHistory",
         ),
         ".engine.hooks.stepping": ("CallStep", "ModelStep"),
         ".engine.telemetry.telemetry": ("Telemetry",),

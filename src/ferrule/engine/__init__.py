@@ -27,7 +27,6 @@ Modules:
     session_log, write_batching         events into the journal, of several sessions at once
     session_media, media_scaling        pictures and the like: taken in, kept, read again; scaled
     message_history, run_inputs         earlier messages; dependencies, and what functions say
-    session_history                     a session's messages, calls, media and receipts
     keyed_runs, batches                 runs that are worked once for a key; many of them
     live_events                         what observers see
     usable_tools                        which tools a run may use
