@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ferrule.permissions.allow_rules import AllowRules
 from ferrule.permissions.rule_evaluation import PermissionGate
-from ferrule.permissions.rule_matching import RequiredAccess, RuleMatcher
+from ferrule.permissions.rule_matching import AllowRules, RequiredAccess, RuleMatcher
 from ferrule.permissions.rules import RuleSet
 from ferrule.toolkits.commands.run_command_tool import run_command
 from ferrule.toolkits.files.tools import read_file, write_file

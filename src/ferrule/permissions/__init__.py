@@ -5,8 +5,7 @@ Knows nothing of models, nor of how the kernel enforces a policy (`sandbox`).
 Evaluating rules:
     rule_evaluation     decides about a call: allow, ask or deny, and why
     rules               parses permission rules and checks them for mistakes
-    rule_matching       whether a rule matches what a call touches
-    allow_rules         finds the allow rules that could cover what a call touches
+    rule_matching       whether a rule matches what a call touches, and which ones could
     call_analysis       what a call touches, worked out from its arguments
     path_denials        deny rules for paths, applied where files are opened
     protected_names     names that no tool may read or write

@@ -51,7 +51,6 @@ from ferrule.core.vocabulary import (
 from ferrule.tools.definition import Confinement, Loading, Risk, SideEffect, Tool
 
 from . import command_analysis
-from .allow_rules import AllowRules
 from .approvals import digest_arguments
 from .call_analysis import (
     NOTHING_OPENED,
@@ -64,7 +63,13 @@ from .grant_proposals import ONCE_ONLY, GrantOffer, comes_again, propose_grants
 from .grants import Grants
 from .path_denials import PathDenials, could_name, names_something_in
 from .protected_names import DEFAULT_NAMES, ProtectedNames
-from .rule_matching import AnalysedCall, RequiredAccess, RuleMatcher, find_unspelled_words
+from .rule_matching import (
+    AllowRules,
+    AnalysedCall,
+    RequiredAccess,
+    RuleMatcher,
+    find_unspelled_words,
+)
 from .rules import PermissionRule, RuleSet, is_session_wide, matches_tool, parse_rule
 from .safe_mode import SafeMode, find_violations
 
