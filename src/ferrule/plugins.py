@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from .core.media import MediaOptions
     from .engine.plugins.plugin_set import make_plugin_folder
     from .engine.plugins.protocol import CatalogChanges, Parts, Plugin, Setup
-    from .engine.registration.plugin import Registering
+    from .engine.registration.registration import Registering
     from .engine.telemetry.plugin import OpenTelemetry
     from .engine.travelling_files.plugin import TravellingFiles
     from .extensions.diagnostics.plugin import Diagnostics
-    from .extensions.instructions_plugin import InstructionFiles
+    from .extensions.instructions import InstructionFiles
     from .extensions.skills.plugin import Skills
     from .toolkits.clock import Clock
     from .toolkits.code_index.plugin import CodeIndexing
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from .toolkits.commands.plugin import Commands
     from .toolkits.files.plugin import Files
     from .toolkits.git.plugin import Git
-    from .toolkits.model_family_tools.memory_plugin import Memory
+    from .toolkits.model_family_tools.memory import Memory
     from .toolkits.model_family_tools.plugin import FamilyTools
     from .toolkits.pictures.plugin import Pictures
-    from .toolkits.search.plugin import Search
+    from .toolkits.search.search_files import Search
     from .toolkits.stdlib.plugin import Ocr, TypedTools
     from .toolkits.tasks import Tasks
 
@@ -76,11 +76,11 @@ __getattr__, __dir__ = lazy_names(
         "ferrule.console.plugin_pages": ("ConsolePage",),
         "ferrule.engine.plugins.plugin_set": ("make_plugin_folder",),
         "ferrule.engine.plugins.protocol": ("CatalogChanges", "Parts", "Plugin", "Setup"),
-        "ferrule.engine.registration.plugin": ("Registering",),
+        "ferrule.engine.registration.registration": ("Registering",),
         "ferrule.engine.telemetry.plugin": ("OpenTelemetry",),
         "ferrule.engine.travelling_files.plugin": ("TravellingFiles",),
         "ferrule.extensions.diagnostics.plugin": ("Diagnostics",),
-        "ferrule.extensions.instructions_plugin": ("InstructionFiles",),
+        "ferrule.extensions.instructions": ("InstructionFiles",),
         "ferrule.extensions.skills.plugin": ("Skills",),
         "ferrule.toolkits.clock": ("Clock",),
         "ferrule.toolkits.code_index.plugin": ("CodeIndexing",),
@@ -88,10 +88,10 @@ __getattr__, __dir__ = lazy_names(
         "ferrule.toolkits.commands.plugin": ("Commands",),
         "ferrule.toolkits.files.plugin": ("Files",),
         "ferrule.toolkits.git.plugin": ("Git",),
-        "ferrule.toolkits.model_family_tools.memory_plugin": ("Memory",),
+        "ferrule.toolkits.model_family_tools.memory": ("Memory",),
         "ferrule.toolkits.model_family_tools.plugin": ("FamilyTools",),
         "ferrule.toolkits.pictures.plugin": ("Pictures",),
-        "ferrule.toolkits.search.plugin": ("Search",),
+        "ferrule.toolkits.search.search_files": ("Search",),
         "ferrule.toolkits.stdlib.plugin": ("Ocr", "TypedTools"),
         "ferrule.toolkits.tasks": ("Tasks",),
     },

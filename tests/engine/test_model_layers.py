@@ -19,8 +19,7 @@ from ferrule.engine.driver import DriverExtension
 from ferrule.engine.hooks.events import EventHook, Occasion
 from ferrule.engine.model_fallbacks import ModelFallbacks
 from ferrule.engine.model_layers import Layer, Slot
-from ferrule.engine.registration.plugin import Registering
-from ferrule.engine.registration.registration import Registration
+from ferrule.engine.registration.registration import Registering, Registration
 from ferrule.models.client import Capabilities, Exchange, Offer, Open
 from ferrule.models.scripted import RecordedOpen, Script, Scripted, Step, calls, fails, says
 from ferrule.plugins import Parts

@@ -29,8 +29,7 @@ from ferrule.core.identity import Identity
 from ferrule.core.messages import Message, ToolMessage
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.hooks.call_hooks import Answer
-from ferrule.engine.registration.plugin import Registering
-from ferrule.engine.registration.registration import Registration, RegistrationLimits
+from ferrule.engine.registration.registration import Registering, Registration, RegistrationLimits
 from ferrule.engine.replay.recording import Recording
 from ferrule.engine.replay.rerun import rerun
 from ferrule.engine.tool_search.discovery import estimate_tool_tokens

@@ -13,7 +13,7 @@ from script_sessions import ScriptSession
 
 from ferrule import Agent
 from ferrule.engine.hooks.events import Action, Custom, block, modify
-from ferrule.engine.registration.plugin import Registering
+from ferrule.engine.registration.registration import Registering
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
 from ferrule.extensions.hooks.decorator import hook
 from ferrule.extensions.starlark.inside import names

@@ -23,8 +23,7 @@ from ferrule.core.events import DirectCall, Noticed, PersonAnswered
 from ferrule.core.messages import UserMessage
 from ferrule.engine.hooks.events import Action, CompletionPre, ToolPre, block, modify
 from ferrule.engine.registration.growing_exchange import RegistrationExchange
-from ferrule.engine.registration.plugin import Registering
-from ferrule.engine.registration.registration import RegistrationLimits
+from ferrule.engine.registration.registration import Registering, RegistrationLimits
 from ferrule.engine.registration.session_catalog import SessionCatalog
 from ferrule.engine.session import Session
 from ferrule.engine.web.domains import AllowedDomains

@@ -337,7 +337,7 @@ def _extend_by_parts(agent: SessionSource, driver: Driver) -> Sequence[DriverExt
     delegating = SessionDelegation(driver, agent, agent.sub_agents, lineage, session_hooks.hooks)
     if agent.registration is None:
         return (session_hooks, delegating)
-    from .registration.session_registration import SessionRegistration
+    from .registration.registration import SessionRegistration
 
     registering = SessionRegistration(
         driver, agent.registration, session_hooks, delegating.delegation

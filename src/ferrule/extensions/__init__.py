@@ -2,8 +2,8 @@
 
 Packages: `agents`, `builtins`, `checks`, `diagnostics`, `hooks`, `skills`, `starlark`,
 `tool_files`.
-Modules: `extensions`, `front_matter`, `instructions`, `instructions_plugin`, `plugin`,
-`repository`, `untrusted_frames`.
+Modules: `extensions`, `front_matter`, `instructions`, `plugin`, `repository`,
+`untrusted_frames`.
 """
 
 from __future__ import annotations

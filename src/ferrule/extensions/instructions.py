@@ -31,12 +31,15 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import ClassVar
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.value_class import frozen
+from ferrule.engine.plugins.protocol import Parts, PartsInternals, Setup
 from ferrule.permissions.filesystem.workspace import Workspace, check_text
 from ferrule.permissions.protected_names import DEFAULT_NAMES, ProtectedNames
+from ferrule.storage import paths
 
 from .repository import find_repository_root
 from .untrusted_frames import cut_text, frame_text, neutralize
@@ -70,6 +73,50 @@ class Instructions:
     text: str = ""
     files: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+@frozen
+class InstructionFiles:
+    """The text of the instruction files of the workspace and of the person.
+
+    Attributes:
+        fallbacks: Names that are looked for in a folder without `AGENTS.md`.
+        max_bytes: Most bytes of all files together.
+    """
+
+    name: ClassVar[str] = "instructions"
+    fallbacks: tuple[str, ...] = ("CLAUDE.md",)
+    max_bytes: int = MAX_BYTES
+
+    def setup(self, setup: Setup) -> Parts:
+        """Read the files. Raises ConfigError if a fallback is not a plain file name."""
+        if setup.workspace is None:
+            return Parts()
+        workspace = setup.workspace.root
+        own = _list_own_files() if setup.internals.settings_folder is not None else ()
+        found = read_instructions(
+            workspace,
+            self.fallbacks,
+            max_bytes=self.max_bytes,
+            names=setup.internals.names,
+            refuses=setup.internals.rules.find_refusal,
+            own_files=own,
+        )
+        for warning in found.warnings:
+            setup.notice(str(warning))
+        names = (FILE_NAME, *self.fallbacks)
+        folders = (workspace, *workspace.parents)
+        watched = (folder / name for folder in folders for name in names)
+        return Parts(instructions=found.text, internals=PartsInternals(watched=(*watched, *own)))
+
+
+def _list_own_files() -> tuple[Path, ...]:
+    """Return where a person may have instructions of their own, the first one first."""
+    return (
+        paths.config() / FILE_NAME,
+        Path.home() / ".agents" / FILE_NAME,
+        paths.claude() / "CLAUDE.md",
+    )
 
 
 @frozen

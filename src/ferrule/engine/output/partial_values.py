@@ -19,6 +19,10 @@ from typing import Any, cast
 
 from jiter import from_json
 
+from ferrule.core.events import ModelAnswered, OutputChecked
+from ferrule.engine.live_events import Live, PartialOutput, TextDelta
+
+from .output_check import OutputCheck
 from .output_type import VALUE, OutputType
 from .partial_conversion import NOTHING, GrowingList, GrowingMap, GrowingObject, make_growing
 
@@ -40,6 +44,28 @@ _START = re.compile(r"\{\s*[\"}]|\[")
 _ITEM = re.compile(r'\s*(\{\s*("[^"\\]*")|[\["]|)')
 _MEMBER = re.compile(r'\s*"(?:[^"\\]|\\.)*"\s*:\s*([{\["]|)')
 _CLOSING = {"{": "}", "[": "]", '"': '"'}
+
+
+class OutputStream:
+    """The partial values of a run, made of its events as they happen."""
+
+    def __init__(self, check: OutputCheck) -> None:
+        self._check = check
+        has_partial_values = check.output.hint is not None
+        self._partial = PartialValues(check.output) if has_partial_values else None
+
+    def take(self, item: Live) -> PartialOutput[Any] | None:
+        """Take what happened. Return the value so far if it shows more of it."""
+        if isinstance(item, OutputChecked):
+            return None if item.problems else PartialOutput(self._check.value, final=True)
+        if self._partial is None:
+            return None
+        if isinstance(item, TextDelta):
+            value = self._partial.add(item.text)
+            return None if value is NOTHING else PartialOutput(value)
+        if isinstance(item, ModelAnswered):
+            self._partial.reset()
+        return None
 
 
 class PartialValues:

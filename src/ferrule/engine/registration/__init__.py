@@ -1,8 +1,7 @@
 """Tools, hooks and agents that are added to a session while it runs.
 
-Modules: `registration` (what may be added), `session_catalog` (the session's tools),
-`growing_exchange` (how the model learns of them), `session_registration` (the driver extension),
-`plugin` (what switches it on).
+Modules: `registration` (the plugin, what may be added, the driver extension), `session_catalog`
+(the session's tools), `growing_exchange` (how the model learns of them).
 """
 
 from __future__ import annotations

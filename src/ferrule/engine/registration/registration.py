@@ -9,9 +9,9 @@ use anyway. Nothing of it outlives the process: a resumed session is told what w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from typing import ClassVar
 
 from ferrule.core.calls import ErrorType, read_arguments
 from ferrule.core.errors import ConfigError, ToolFailed
@@ -20,9 +20,12 @@ from ferrule.core.value_class import frozen, options
 from ferrule.engine.delegation.delegation import Delegation
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.engine.dispatcher import Dispatcher
+from ferrule.engine.driver import Driver, DriverExtension
 from ferrule.engine.hooks.call_adapter import insert_call_hook
 from ferrule.engine.hooks.chain import Hooks
 from ferrule.engine.hooks.events import EventHook, Occasion, ToolPost, ToolPre
+from ferrule.engine.hooks.session_hooks import SessionHooks
+from ferrule.engine.plugins.protocol import Parts, PartsInternals, Setup
 from ferrule.tools.definition import BUILTIN_NAMESPACE, Tool
 
 from .session_catalog import SessionCatalog
@@ -55,30 +58,26 @@ class RegistrationLimits:
                 raise ConfigError(f"{name} = {value}: 0 to {MAX_LIMIT}")
 
 
-class RegisteringSession(Protocol):
-    """The driver of a session that may gain something.
+@frozen
+class Registering:
+    """Lets sessions gain tools, hooks and agents (`Context.resource(Registration)`), and delegate.
 
-    `callers` says for each direct call who made it (`DirectCall.by`).
+    Attributes:
+        limits: How much one session may gain.
     """
 
-    callers: dict[str, str]
-    delegation: Delegation
+    name: ClassVar[str] = "registration"
+    limits: RegistrationLimits = field(default_factory=RegistrationLimits)
 
-    @property
-    def dispatcher(self) -> Dispatcher: ...
-
-    @property
-    def hooks(self) -> Hooks: ...
-
-    def fire_session_end(self) -> None:
-        """Ask hooks at the session's end, where none was asked before."""
-        ...
+    def setup(self, setup: Setup) -> Parts:
+        """Return the limits."""
+        return Parts(internals=PartsInternals(registration=self.limits))
 
 
 class Registration:
     """The registrations of one session. `context.resource(Registration)` finds it."""
 
-    def __init__(self, driver: RegisteringSession, limits: RegistrationLimits) -> None:
+    def __init__(self, driver: SessionRegistration, limits: RegistrationLimits) -> None:
         self._driver = driver
         self._limits = limits
         self._agents = 0
@@ -159,6 +158,62 @@ class Registration:
         delegation.add(agent)
         self._agents += 1
         return left
+
+
+class SessionRegistration(DriverExtension):
+    """Adds the registrations to a session with a `SessionCatalog`.
+
+    How a model learns of a new tool is explained in `engine.registration.growing_exchange`.
+
+    Attributes:
+        delegation: The session's delegation.
+        callers: Who made each direct call (`DirectCall.by`).
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        limits: RegistrationLimits,
+        hooks: SessionHooks,
+        delegation: Delegation,
+    ) -> None:
+        super().__init__(driver)
+        self.delegation = delegation
+        self.callers: dict[str, str] = {}
+        self._hooks = hooks
+        self._registration = Registration(self, limits)
+        self._gone = ""
+
+    def resources(self) -> Mapping[type, object]:
+        return {Registration: self._registration}
+
+    @property
+    def hooks(self) -> Hooks:
+        """The session's hooks."""
+        return self._hooks.hooks
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """The session's dispatcher."""
+        return self.driver.dispatcher
+
+    def fire_session_end(self) -> None:
+        """Fire `session.end` when the session closes."""
+        self._hooks.fire_end_on_close()
+
+    def rebuild(self, journal: Sequence[Event]) -> None:
+        self._gone = describe_lost(journal)
+
+    def after_open(self) -> None:
+        if self._gone:
+            self.driver.inbox.put(self._gone, SOURCE)
+            self._gone = ""
+
+    def before_event(self, event: Event) -> None:
+        if isinstance(event, DirectCall):
+            # Kept for the whole session, as the machine keeps ids: a tool may go on after its call
+            # was answered.
+            self.callers[event.call.id] = event.by
 
 
 @frozen

@@ -1,6 +1,6 @@
 """Tool search in a session: which deferred tools its model has found, and the tools that find them.
 
-Modules: `automatic`, `discovery`, `index`, `search_tools`.
+Modules: `discovery`, `index`, `search_tools`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .automatic import defer_many
-    from .discovery import ToolDiscovery, first_specs
+    from .discovery import ToolDiscovery, defer_many, first_specs
     from .index import Indexes
     from .search_tools import list_deferred_tools, prepare_search
 
@@ -27,8 +26,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        ".automatic": ("defer_many",),
-        ".discovery": ("ToolDiscovery", "first_specs"),
+        ".discovery": ("ToolDiscovery", "defer_many", "first_specs"),
         ".index": ("Indexes",),
         ".search_tools": ("list_deferred_tools", "prepare_search"),
     },

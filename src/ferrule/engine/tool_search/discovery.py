@@ -51,6 +51,10 @@ DEFAULT_LIMIT = 10
 MAX_LIMIT = 50
 """Maximum number of tools that one search finds."""
 _MAX_SNIPPET = 160
+_REMOTE = ("mcp ", "http ")
+"""Beginnings of the sources of tools that servers and documents bring, dozens at a time."""
+_SEARCH_TOOLS = 2
+"""Number of tools that a search adds."""
 
 
 class ToolDiscovery:
@@ -460,3 +464,39 @@ def estimate_tool_tokens(tool: Tool) -> int:
     """
     heading = encode_json({"name": tool.full_name, "description": tool.description})
     return (len(heading) + len(tool.schema_json())) // 4 + 1
+
+
+def defer_many(
+    given: ToolSearch | None,
+    catalog: Catalog,
+    usable: Callable[[Tool], bool],
+    bound: int | None,
+) -> ToolSearch | None:
+    """Return a search in which tools that are too many are deferred.
+
+    Above `defer_above`, those of servers and documents are. If more than `bound` are left, which is
+    what the provider takes, others are, too, the last by name first.
+    """
+    option = given or ToolSearch()
+    pinned = option.always_loaded
+    loaded = [
+        tool
+        for tool in catalog
+        if tool.source != SEARCH_TOOLS_SOURCE and usable(tool) and not is_deferred(tool, option)
+    ]
+    free = [tool for tool in loaded if tool.full_name not in pinned and tool.name not in pinned]
+    names: list[str] = []
+    if option.defer_above is not None and len(loaded) > option.defer_above:
+        names = [tool.full_name for tool in free if tool.source.startswith(_REMOTE)]
+    left = len(loaded) - len(names)
+    if bound is not None and left > bound:
+        # Half of the places are for what a search finds.
+        excess = left - (bound // 2 - _SEARCH_TOOLS)
+        others = [tool.full_name for tool in free if tool.full_name not in names]
+        names += others[::-1][:excess]
+    if not names:
+        return given
+    mode = option.mode
+    if len(names) == len(loaded) and mode == "auto":
+        mode = "client"  # providers that search want one tool that is loaded
+    return replace(option, mode=mode, also_deferred=(*option.also_deferred, *names))

@@ -1,4 +1,4 @@
 """Anthropic's Messages protocol, and every server that speaks it.
 
-Modules: `answers`, `client`, `files`.
+Modules: `answers`, `client`.
 """

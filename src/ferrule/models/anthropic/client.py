@@ -70,6 +70,8 @@ if TYPE_CHECKING:
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"
+_FILES_BETA = "files-api-2025-04-14"
+"""Uploads, and requests that name what was uploaded, must say it: the Files API is a beta."""
 MAX_PAUSES = 16
 """Most times that one answer is continued after the provider paused it."""
 
@@ -183,9 +185,15 @@ class Anthropic(ServerClient):
         return AnthropicExchange(self, prefix, options)
 
     async def upload_file(self, one: MediaReference, data: bytes) -> str:
-        from .files import upload_file
+        """Upload a medium to the Files API and return its id. Raises ProviderError.
 
-        return await upload_file(self, one, data)
+        Source: `POST /v1/files` of Anthropic's API reference.
+        """
+        from ferrule.models.media_uploads import FILE_SECONDS, upload_form
+
+        fields = {"expires_in_seconds": str(FILE_SECONDS)}
+        headers = _add_files_beta(self.headers)
+        return await upload_form(self, f"{self.base_url}/v1/files", one, data, fields, headers)
 
     async def _ask_server(self) -> Capabilities:
         answer = await self.transport.retry(
@@ -265,9 +273,7 @@ class AnthropicExchange:
         self._headers: Mapping[str, str] = client.headers
         self._uploads: MediaUploads | None = open_uploads(client, "Messages", options)
         if self._uploads is not None:
-            from .files import add_files_beta
-
-            self._headers = add_files_beta(client.headers)
+            self._headers = _add_files_beta(client.headers)
         self._container = ""
         self._replayed_calls: set[str] = set()
         self._cached_until = 0
@@ -514,3 +520,9 @@ def thinking_settings(model: str, wanted: bool | str | None, max_tokens: int) ->
     if isinstance(wanted, str):
         adaptive["output_config"] = {"effort": wanted}
     return adaptive
+
+
+def _add_files_beta(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a request that uploads a file, or may name one."""
+    betas = headers.get("anthropic-beta", "")
+    return {**headers, "anthropic-beta": f"{betas},{_FILES_BETA}" if betas else _FILES_BETA}

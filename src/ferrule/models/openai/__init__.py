@@ -1,5 +1,5 @@
 """OpenAI's two protocols, chat completions and Responses, and every server that speaks one of them.
 
-Modules: `chat`, `chat_answers`, `chat_exchange`, `differences`, `files`, `responses`,
+Modules: `chat`, `chat_answers`, `chat_exchange`, `differences`, `responses`,
 `responses_answers`, `strict_schema`, `tool_types`.
 """

@@ -105,9 +105,19 @@ class OpenAIChat(ServerClient):
         return ChatExchange(self, system, encoded, options)
 
     async def upload_file(self, one: MediaReference, data: bytes) -> str:
-        from .files import upload_file
+        """Upload a medium to the Files API and return its id. Raises ProviderError.
 
-        return await upload_file(self, one, data)
+        Source: `POST /files` of OpenAI's API reference. Chat completions name documents alone.
+        """
+        from ferrule.models.media_uploads import FILE_SECONDS, upload_form
+
+        fields = {
+            "purpose": "vision" if one.media_kind == "image" else "user_data",
+            "expires_after[anchor]": "created_at",
+            "expires_after[seconds]": str(FILE_SECONDS),
+        }
+        url = f"{self.base_url}/files"
+        return await upload_form(self, url, one, data, fields, self.headers, accepted=(200, 201))
 
     async def list_models(self) -> list[dict[str, Any]]:
         """Return the entries of `GET /models`; empty if the server has no such list."""

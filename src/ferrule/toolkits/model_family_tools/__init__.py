@@ -5,9 +5,9 @@
     openai     `apply_patch`, `shell` and `local_shell` of the Responses API
     gemini     the names and parameters of Gemini CLI
     qwen       those of Qwen Code
-    memory     `memory`: notes that a model keeps in a folder of their own
+    memory     the plugin and the tool `memory`: notes that a model keeps in a folder of their own
     found_files  files that are found by globs, for `gemini` and `qwen`
-    plugin, memory_plugin  the plugins `shapes` and `memory`
+    plugin     the plugin `shapes`
     renamed_arguments  parameters of our own tools under the names that a family knows
 
 A shape changes nothing itself, so gate, preview, hooks and record are those of the tool that it

@@ -1,8 +1,7 @@
 """`search_files`: search for text in the files of the workspace, with ripgrep and Python.
 
 Modules:
-    plugin           the plugin `search`
-    search_files     the tool, and `search` for programs
+    search_files     the plugin `search` and its tool, and `search` for programs
     pack             the tool as packs offer it
     scope            which files are searched
     pattern          from a pattern to a Python expression, and a wider one for ripgrep

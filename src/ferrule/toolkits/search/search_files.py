@@ -18,11 +18,12 @@ from contextlib import aclosing, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import RetryCall, ToolFailed
 from ferrule.core.value_class import frozen
+from ferrule.engine.plugins.protocol import Parts, Setup
 from ferrule.engine.running_calls import cancel_all
 from ferrule.engine.threads import run_blocking
 from ferrule.permissions.filesystem.workspace import READ_LIMIT, Workspace
@@ -470,3 +471,14 @@ async def grep_search(
 
 TOOLS: tuple[Tool, ...] = with_examples(search_files)
 """`grep_search` is not among them: two names for one tool cost a model more than they give."""
+
+
+@frozen
+class Search:
+    """The tool that searches for text in the files of the workspace."""
+
+    name: ClassVar[str] = "search"
+
+    def setup(self, setup: Setup) -> Parts:
+        """Return the tool."""
+        return Parts(tools=TOOLS)
