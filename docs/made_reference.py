@@ -48,7 +48,9 @@ TASKS = {
         "Agents and runs",
         "Make an agent, run it, limit it, and read its result.",
         {
-            "Agents, sessions and runs": "Agent Session RunResult RunOptions Identity Host",
+            "Agents, sessions and runs": (
+                "Agent Session SessionHistory SessionApprovals RunResult RunOptions Identity Host"
+            ),
             "Limits": "Limits Budget DelegationLimits",
             "Messages, context and media": (
                 "MessageHistory ContextOptions ContextLeak Image Audio Document"
@@ -157,6 +159,7 @@ INSIDE = {
         "gate share_model share_writes find_indexes find_media_store open_session take_over "
         "open_sub_agent copy_for_output open_rehearsal close_plugins disconnect"
     ),
+    "Anthropic": "upload_file",
     "Bus": "feed find_address deliver wants_pieces tap untap add_scope remove_scope enter_scope",
     "Chunks": "encode_parts",
     "Context": "begin_attempt mark_launched mark_left keep_printed",
@@ -174,15 +177,17 @@ INSIDE = {
         "find_question_refusal open_named_folders path_denials only_lists with_mode for_session "
         "is_usable apply_answer"
     ),
+    "OpenAIChat": "upload_file",
     "PostgresJournal": "after_fork append_batches",
     "ProviderError": "to_fields",
     "Reliability": "fill_from should_retry max_delay",
     "Sandbox": "take_view server_pid close_now",
     "Session": (
         "continue_as has_waiting_notices set_deps add_notice ask_hooks expect_output reset_model "
-        "ends_with_value has_open_run is_recorded forget_call evaluate_call keep_media "
-        "list_run_messages copy_media build_result is_usable"
+        "ends_with_value has_open_run is_recorded build_result is_usable"
     ),
+    "SessionApprovals": "evaluate",
+    "SessionHistory": "forget_call keep_media list_run_messages copy_media",
     "SqliteJournal": "after_fork remove_archived close_idle",
     "SubAgent": "may_use",
     "Subscription": "begin offer end wake batch",

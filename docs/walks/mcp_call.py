@@ -30,7 +30,7 @@ servers/mcp/sessions.py ClientSession.start_request
 servers/mcp/requests.py ClientRequest.start
 servers/mcp/requests.py ClientRequest.wait
 servers/mcp/sessions.py ClientSession.call_tool
-engine/session.py Session.needs_approval
+engine/session.py SessionApprovals.is_needed
 engine/session.py Session.call_tool
 engine/driver.py Driver.call
 engine/direct_calls.py DirectCalls.call

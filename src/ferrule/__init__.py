@@ -51,7 +51,13 @@ if TYPE_CHECKING:
     from .engine.message_history import MessageHistory
     from .engine.model_fallbacks import ModelFallbacks
     from .engine.registration.registration import RegistrationLimits
-    from .engine.session import RunOptions, RunResult, Session
+    from .engine.session import (
+        RunOptions,
+        RunResult,
+        Session,
+        SessionApprovals,
+        SessionHistory,
+    )
     from .engine.telemetry.telemetry import Telemetry
     from .models.anthropic.client import Anthropic
     from .models.client import ModelOptions
@@ -133,6 +139,8 @@ __all__ = [
     "RunResult",
     "Scripted",
     "Session",
+    "SessionApprovals",
+    "SessionHistory",
     "SessionNotFound",
     "SideEffect",
     "Storage",
@@ -208,6 +216,8 @@ __getattr__, __dir__ = lazy_names(
             "RunOptions",
             "RunResult",
             "Session",
+            "SessionApprovals",
+            "SessionHistory",
         ),
         ".engine.hooks.stepping": ("CallStep", "ModelStep"),
         ".engine.telemetry.telemetry": ("Telemetry",),

@@ -72,7 +72,7 @@ async def test_what_was_streamed_until_a_stop_is_on_the_screen_in_history_and_jo
 
     agent = make_agent(Cutting(["The answer ", "is 4"], hang))
     session = agent.session()
-    session.observe(LiveOutput(Terminal(), session.find_call, live=True))
+    session.observe(LiveOutput(Terminal(), session.history.find_call, live=True))
     running = asyncio.create_task(session.run("two and two?"))
     await arrived.wait()
     session.cancel()

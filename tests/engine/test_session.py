@@ -704,7 +704,7 @@ async def test_a_direct_call_cancelled_at_its_question_does_not_hold_up_the_next
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    session.set_approver(RecordingApprover(["once"]))
+    session.approvals.set_approver(RecordingApprover(["once"]))
     assert (await asyncio.wait_for(session.call("send", n=2), 5)).success
 
 

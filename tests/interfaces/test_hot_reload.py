@@ -434,7 +434,7 @@ async def test_whoever_is_asked_and_what_was_found_stay() -> None:
     )
     session = first.session()
     asked = RecordingApprover(["once"])
-    session.set_approver(asked)
+    session.approvals.set_approver(asked)
     await session.run("Find the bell.")
     second.take_over(session)
     [backend] = (await session.run("Ring it.")).results

@@ -46,7 +46,7 @@ class GuardedSession:
         self._kept: dict[str, ToolResult] = {}
         self._running: list[tuple[Access, asyncio.Event]] = []
         self._loop = asyncio.get_running_loop()
-        session.set_approver(self._approver)
+        session.approvals.set_approver(self._approver)
         session.observe(self._observe)
 
     @property
@@ -100,12 +100,12 @@ class GuardedSession:
         attempt = Attempt(call_id, self.key(call_id, scope), name, approved)
         token = _CURRENT.set(attempt)
         try:
-            async with self._turn(self.session.evaluate_call(name, arguments).access):
+            async with self._turn(self.session.approvals.evaluate(name, arguments).access):
                 result = await self.session.call_tool(name, arguments, by=attempt.key)
         finally:
             _CURRENT.reset(token)
             self._approver.attempts.pop(attempt.direct_id, None)
-            self.session.forget_call(attempt.direct_id)
+            self.session.history.forget_call(attempt.direct_id)
         if attempt.pending is not None:
             return attempt.pending
         self._approver.asked.pop(attempt.key, None)
@@ -135,7 +135,7 @@ class GuardedSession:
 
     async def load_media(self, result: ToolResult) -> list[tuple[MediaReference, bytes]]:
         """Return what a tool returned beside text, with its bytes. Raises ProviderError."""
-        read = self.session.read_media
+        read = self.session.history.read_media
         return [(one, await run_blocking(lambda one=one: read(one))) for one in result.media]
 
     def restore(self, records: Iterable[JournalRecord]) -> None:

@@ -142,7 +142,7 @@ async def _ask(guarded: GuardedSession, name: str, arguments: dict[str, Any], ca
         return True
     if not guarded.asks_framework:
         return False
-    if guarded.session.evaluate_call(name, arguments).verdict != "ask":
+    if guarded.session.approvals.evaluate(name, arguments).verdict != "ask":
         return False
     outcome = await guarded.call(name, arguments, call_id)
     if isinstance(outcome, PendingApproval):

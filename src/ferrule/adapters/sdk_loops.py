@@ -140,7 +140,7 @@ async def encode_result(
     encode_text: Callable[[str], str],
 ) -> list[dict[str, Any]]:
     """Return a result as content blocks of a protocol; what it does not take is described."""
-    read = guarded.session.read_media
+    read = guarded.session.history.read_media
     media = [load_media(one, read) for one in result.media]
     text = result.to_text()
     try:

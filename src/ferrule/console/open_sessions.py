@@ -358,7 +358,7 @@ class OpenSessions:
         made = agent.resume(session) if session else agent.session()
         live = ConsoleSession(made, assembly, setup, self.questions)
         self.pool.add(made.id, live)
-        made.set_approver(live)
+        made.approvals.set_approver(live)
         return live
 
     def _agent_for(self, assembly: Assembly, tenant: str, user: str) -> Agent:

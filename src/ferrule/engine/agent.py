@@ -421,6 +421,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         Args and errors are those of `session`.
         """
         earlier = MessageHistory.parse(history)
+        earlier = MessageHistory.parse(history)
         if self._override_deps is not UNSET:
             deps = self._override_deps
         instructions = "\n\n".join(
@@ -448,7 +449,7 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
         session.driver.open(opened)
         if earlier:
             if any(earlier.list_media()):
-                session.copy_media(earlier)
+                session.history.copy_media(earlier)
             session.driver.feed(HistoryGiven(earlier.to_json()))
         return session
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from itertools import chain
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overload
 
 from ferrule.core.calls import ToolCall, ToolResult, encode_json
 from ferrule.core.commands import FinishRun
@@ -180,6 +180,115 @@ def parse_run_options(
     if "join" in options:
         join = parse_join(options["join"])
     return join, require
+
+
+@frozen
+class SessionHistory(Sequence[Message]):
+    """The messages of a session so far, as the model is sent them.
+
+    It is a sequence: `session.history[-1]` is the last message, `len` their number.
+    """
+
+    driver: Driver
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        return self.driver.machine.history[index]
+
+    def __len__(self) -> int:
+        return len(self.driver.machine.history)
+
+    def __repr__(self) -> str:
+        return repr(self.driver.machine.history)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.driver.machine.history)
+
+    def add_context(self, text: str) -> None:
+        """Add text as the person's message, without asking for an answer."""
+        self.driver.add_context(text)
+
+    def list_run_messages(self) -> list[str]:
+        """Return the person's message of each finished run, in order."""
+        texts: list[str] = []
+        text = ""
+        log = self.driver.log
+        for record in log.journal.records(log.identity.session) if log.is_recorded else ():
+            if isinstance(record.event, RunStarted):
+                text = record.event.text
+            elif isinstance(record.event, RunFinished):
+                texts.append(text)
+        return texts
+
+    def find_call(self, call_id: str) -> ToolCall | None:
+        """Return a call of the current run by its id; None if there is none."""
+        slot = self.driver.machine.find_slot(call_id)
+        return None if slot is None else slot.call
+
+    def forget_call(self, call_id: str) -> None:
+        """Drop the arguments and the result of a finished call, which the journal has.
+
+        For programs that make direct calls for days: the session keeps both in memory.
+        """
+        self.driver.machine.forget_call(call_id)
+
+    def read_media(self, one: MediaReference) -> bytes:
+        """Return the bytes of a medium of a result. Raises ProviderError if they are gone."""
+        return self.driver.open_media().read(one)
+
+    def keep_media(self, one: MediaReference, read: Callable[[MediaReference], bytes]) -> None:
+        """Keep a medium of another session. Raises ConfigError if its bytes are not its own."""
+        self.driver.open_media().copy_from(one, read)
+
+    def copy_media(self, earlier: MessageHistory) -> None:
+        """Keep the media of an earlier conversation as this session's own.
+
+        Raises ConfigError if their bytes are not to be had.
+        """
+        for one in earlier.list_media():
+            self.keep_media(one, earlier.get_media)
+
+    def receipts(self) -> list[dict[str, Any]]:
+        """Return the receipt of each run so far: digests, approvals, effects and cost, no data.
+
+        See `storage.audit.receipts`.
+        """
+        from ferrule.storage.audit.receipts import build_receipts
+
+        log = self.driver.log
+        if not log.is_recorded:
+            return []
+        return list(build_receipts(log.journal.records(log.identity.session)))
+
+
+@frozen
+class SessionApprovals:
+    """Who approves the calls of a session, and which rules decide before anybody is asked."""
+
+    driver: Driver
+
+    @property
+    def rules(self) -> tuple[PermissionRule, ...]:
+        """The rules that hold here: deny, ask and allow rules, then what a person granted."""
+        gate = self.driver.dispatcher.gate
+        rules = gate.rules
+        return (*rules.deny, *rules.ask, *rules.allow, *gate.grants.rules)
+
+    def set_approver(self, approver: Approver) -> None:
+        """Ask this approver from now on. Subscribers still see its questions."""
+        self.driver.change_approver(approver)
+
+    def evaluate(self, tool: str, arguments: Mapping[str, Any] | str) -> CallEvaluated:
+        """Return the present decision about a call, without running or journaling it."""
+        text = arguments if isinstance(arguments, str) else encode_json(arguments)
+        return self.driver.dispatcher.evaluate(ToolCall("", tool, text)).evaluation
+
+    def is_needed(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call would need an approval right now."""
+        return self.evaluate(tool, arguments).verdict == "ask"
 
 
 class Session(ClosedByWith, Generic[OutputT]):
@@ -413,10 +522,6 @@ class Session(ClosedByWith, Generic[OutputT]):
         """
         self.driver.deps.give(deps)
 
-    def add_context(self, text: str) -> None:
-        """Add text to the history as the person's message, without asking for an answer."""
-        self.driver.add_context(text)
-
     def add_notice(self, topic: str, text: str, *, flush: bool = False) -> None:
         """Journal a notice for a person, and show it to observers.
 
@@ -445,17 +550,6 @@ class Session(ClosedByWith, Generic[OutputT]):
         """Change the permission mode from the next call on. Raises ConfigError."""
         dispatcher = self.driver.dispatcher
         dispatcher.change_gate(dispatcher.gate.with_mode(select_mode(mode, "flags")))
-
-    @property
-    def permission_rules(self) -> tuple[PermissionRule, ...]:
-        """The rules that hold here: deny, ask and allow rules, then what a person granted."""
-        gate = self.driver.dispatcher.gate
-        rules = gate.rules
-        return (*rules.deny, *rules.ask, *rules.allow, *gate.grants.rules)
-
-    def set_approver(self, approver: Approver) -> None:
-        """Ask this approver from now on. Subscribers still see its questions."""
-        self.driver.change_approver(approver)
 
     def expect_output(self, request: OutputRequest | None) -> None:
         """Have the next runs end with this output; None for text.
@@ -519,9 +613,14 @@ class Session(ClosedByWith, Generic[OutputT]):
         return self.driver.log.is_recorded
 
     @property
-    def history(self) -> Sequence[Message]:
-        """The messages so far, as the model is sent them."""
-        return self.driver.machine.history
+    def history(self) -> SessionHistory:
+        """The messages so far; its calls, its media and the receipts of its runs."""
+        return SessionHistory(self.driver)
+
+    @property
+    def approvals(self) -> SessionApprovals:
+        """Who approves calls, and which rules hold."""
+        return SessionApprovals(self.driver)
 
     @property
     def usage(self) -> Usage:
@@ -542,11 +641,6 @@ class Session(ClosedByWith, Generic[OutputT]):
         """Return the results of the current run's calls, or the last one's, as they came."""
         return self.driver.machine.results()
 
-    def find_call(self, call_id: str) -> ToolCall | None:
-        """Return a call of the current run by its id; None if there is none."""
-        slot = self.driver.machine.find_slot(call_id)
-        return None if slot is None else slot.call
-
     @property
     def catalog(self) -> Catalog:
         """The session's tools, including those that were added while it ran."""
@@ -556,46 +650,11 @@ class Session(ClosedByWith, Generic[OutputT]):
         """Whether the tool may be called and shown here."""
         return self.driver.dispatcher.is_usable(tool)
 
-    def forget_call(self, call_id: str) -> None:
-        """Drop the arguments and the result of a finished call, which the journal has.
-
-        For programs that make direct calls for days: the session keeps both in memory.
-        """
-        self.driver.machine.forget_call(call_id)
-
-    def read_media(self, one: MediaReference) -> bytes:
-        """Return the bytes of a medium of a result. Raises ProviderError if they are gone."""
-        return self._media.read(one)
-
-    def evaluate_call(self, tool: str, arguments: Mapping[str, Any] | str) -> CallEvaluated:
-        """Return the present decision about a call, without running or journaling it."""
-        text = arguments if isinstance(arguments, str) else encode_json(arguments)
-        return self.driver.dispatcher.evaluate(ToolCall("", tool, text)).evaluation
-
-    def needs_approval(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether a call would need an approval right now."""
-        return self.evaluate_call(tool, arguments).verdict == "ask"
-
     @property
     def artifacts(self) -> RunArtifacts | None:
         """The store for the session's large results; None if there is none."""
         keeper = self.driver.dispatcher.artifact_intake
         return None if keeper is None else keeper.artifacts
-
-    def keep_media(self, one: MediaReference, read: Callable[[MediaReference], bytes]) -> None:
-        """Keep a medium of another session. Raises ConfigError if its bytes are not its own."""
-        self._media.copy_from(one, read)
-
-    def receipts(self) -> list[dict[str, Any]]:
-        """Return the receipt of each run so far: digests, approvals, effects and cost, no data.
-
-        See `storage.audit.receipts`.
-        """
-        from ferrule.storage.audit.receipts import build_receipts
-
-        if not self.is_recorded:
-            return []
-        return list(build_receipts(self.driver.log.journal.records(self.id)))
 
     def flush(self) -> None:
         """Write everything so far to the journal. Raises JournalError."""
@@ -655,17 +714,6 @@ class Session(ClosedByWith, Generic[OutputT]):
         store = None if self.artifacts is None else self.artifacts.store
         return rewinding.fork(self.driver.log.journal, self.id, runs, store)
 
-    def list_run_messages(self) -> list[str]:
-        """Return the person's message of each finished run, in order."""
-        texts: list[str] = []
-        text = ""
-        for record in self.driver.log.journal.records(self.id) if self.is_recorded else ():
-            if isinstance(record.event, RunStarted):
-                text = record.event.text
-            elif isinstance(record.event, RunFinished):
-                texts.append(text)
-        return texts
-
     def plan_rewind(self, runs: int) -> tuple[rewinding.RewindPoint, rewinding.RestoreReport]:
         """Return what `rewind` would restore, without changing anything. Raises as `rewind`."""
         return self._restore_files(runs, force=False, dry=True)
@@ -706,14 +754,6 @@ class Session(ClosedByWith, Generic[OutputT]):
             await self.driver.cleanup.run()
         finally:
             await self.driver.log.write_batch.release(self.id)
-
-    def copy_media(self, history: MessageHistory) -> None:
-        """Keep the media of an earlier conversation as this session's own.
-
-        Raises ConfigError if their bytes are not to be had.
-        """
-        for one in history.list_media():
-            self._media.copy_from(one, history.get_media)
 
     # ---- internals
 

@@ -431,7 +431,7 @@ async def test_files_reach_a_served_agent_and_what_its_tools_return_comes_back(
     result = await session.call("librarian__find", message="Draw this.", files=["mine.png"])
     assert result.success, result.error_message
     assert [(one.mime, one.name) for one in result.media] == [("image/png", "cat.png")]
-    assert session.read_media(result.media[0]) == make_png(5, 4)
+    assert session.history.read_media(result.media[0]) == make_png(5, 4)
     (conversation,) = server.conversations._pool  # pyright: ignore[reportPrivateUsage]
     asked = conversation.session.history[0]
     assert isinstance(asked, UserMessage)

@@ -72,11 +72,11 @@ async def test_the_same_journal_gives_the_same_receipts_and_a_session_hands_out_
     steps = [calls(("ping", {})), Step("one", usage=usage), says("two")]
     with SqliteJournal(":memory:") as journal:
         session = Agent(Scripted(steps), [ping], storage=Storage(journal=journal)).session()
-        assert session.receipts() == []
+        assert session.history.receipts() == []
         await session.run("first")
         await session.run("second")
         await session.call("ping")
-        made = session.receipts()
+        made = session.history.receipts()
         await session.close()
         assert made == list(build_receipts(journal.records(session.id)))
     first, second = made

@@ -39,7 +39,7 @@ async def test_the_last_lines_are_shown_and_leave_with_the_command(tmp_path: Pat
     agent = make_agent(tmp_path, calls(("run_command", {"command": COMMAND})), says("done"))
     session = agent.session()
     terminal = ChatTerminal()
-    show = LiveOutput(terminal, session.find_call, live=True)
+    show = LiveOutput(terminal, session.history.find_call, live=True)
     shown: list[list[str]] = []
 
     def watch(item: Live) -> None:

@@ -71,7 +71,7 @@ def ask(workspace: Path) -> Ask:
             session = agent.session()
             try:
                 result = await session.call(tool, **arguments)
-                return result, [session.read_media(one) for one in result.media]
+                return result, [session.history.read_media(one) for one in result.media]
             finally:
                 await session.close()
 

@@ -56,7 +56,7 @@ class Chat:
         self.status = RunStatus(lambda: self.session.mode)
         self.show = LiveOutput(
             self.assembly.terminal,
-            lambda call_id: self.session.find_call(call_id),  # noqa: PLW0108  the session may change
+            lambda call_id: self.session.history.find_call(call_id),  # noqa: PLW0108  the session may change
             live=True,
         )
 

@@ -74,7 +74,7 @@ async def run_chat(options: dict[str, Any]) -> int:
     terminal.status = chat.status.describe_run
     approver = TerminalApprover(terminal, chat.ask, user=current_user())
     assembly.agent.approver = approver
-    chat.session.set_approver(approver)
+    chat.session.approvals.set_approver(approver)
     chat.follow_session()
     _greet(chat)
     reloader = ChatReloader(chat, options, chat.ask)

@@ -84,7 +84,7 @@ async def undo(chat: Chat, rest: str) -> None:
             "files that something else has changed since"
         )
     terminal = chat.assembly.terminal
-    messages = chat.session.list_run_messages()
+    messages = chat.session.history.list_run_messages()
     if not messages:
         raise ConfigError("there is nothing to undo: no message has been answered yet")
     runs = len(messages) - 1
@@ -120,7 +120,7 @@ async def _confirm_restoring(chat: Chat, restored: list[str]) -> bool:
 
 async def retry(chat: Chat, rest: str) -> None:
     """Ask the last message again, or another one in its place. Files stay as they are."""
-    messages = chat.session.list_run_messages()
+    messages = chat.session.history.list_run_messages()
     if not messages:
         raise ConfigError("there is nothing to repeat: no message has been answered yet")
     await _go_back(chat, len(messages) - 1)
@@ -208,7 +208,7 @@ async def show_permissions(chat: Chat, rest: str) -> None:
     """Show the permission mode, and the rules that hold in this session."""
     terminal = chat.assembly.terminal
     terminal.write_answer(f"mode {chat.session.mode}")
-    for rule in chat.session.permission_rules:
+    for rule in chat.session.approvals.rules:
         terminal.write_answer(f"  {rule.list:5} {rule.text}  ({rule.layer})")
 
 

@@ -116,7 +116,7 @@ async def _work(
     one_object = bool(options.get("as_json"))
     typed = bool(options.get("schema") or options.get("schema_multi"))
     live = not stream and not one_object and not typed and sys.stdout.isatty()
-    show = LiveOutput(assembly.terminal, session.find_call, live=live)
+    show = LiveOutput(assembly.terminal, session.history.find_call, live=live)
     session.observe(_printer(assembly, show) if stream else show)
     if stream:
         opening = {"v": FORMAT, "kind": "session", "session": session.id, "model": session.model}

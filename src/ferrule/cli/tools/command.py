@@ -144,7 +144,7 @@ async def _call(
     assembly: terminal_agent.TerminalAssembly, tool: Tool, values: dict[str, Any]
 ) -> ToolResult:
     session = assembly.open_session(None)
-    show = live_output.LiveOutput(assembly.terminal, session.find_call, live=False)
+    show = live_output.LiveOutput(assembly.terminal, session.history.find_call, live=False)
 
     def show_output(item: live_events.Live) -> None:
         # What the tool and its hooks print for the person. The calls that it makes itself are not

@@ -144,7 +144,7 @@ async def rerun(
     missing = tuple(name for name in recording.tools if agent.catalog.get(name) is None)
     media = {one.sha256: one for one in recording.list_media()}
     for one in media.values():
-        session.keep_media(one, read)
+        session.history.keep_media(one, read)
     seen = _RunObserver(answers)
     session.observe(seen.take)
     runs: list[RunComparison] = []
@@ -152,7 +152,7 @@ async def rerun(
     try:
         for message in recording.messages:
             if message.limits is None:
-                session.add_context(message.text)
+                session.history.add_context(message.text)
                 continue
             session.change(
                 limits=message.limits,

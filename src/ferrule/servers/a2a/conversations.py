@@ -143,7 +143,7 @@ class Task:
 def _list_media(result: RunResult[Any], session: Session) -> list[LoadedMedia]:
     """Return the pictures, sounds and documents of a run's results, each of them once."""
     found = {one.sha256: one for call in result.results for one in call.media}
-    return [load_media(one, session.read_media) for one in found.values()]
+    return [load_media(one, session.history.read_media) for one in found.values()]
 
 
 def _question_text(request: ApprovalRequest) -> str:
@@ -222,7 +222,7 @@ class Conversations:
 
         session = conversation.session
         async with conversation.turn:
-            session.set_approver(task)
+            session.approvals.set_approver(task)
             stop_observing = session.observe(show_progress)
             try:
                 result = await session.run(message)

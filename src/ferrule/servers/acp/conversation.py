@@ -83,7 +83,7 @@ class Conversation:
             agent.workspace,
             kept,
             Redactor.for_environment(os.environ),
-            session.read_media,
+            session.history.read_media,
         )
         session.observe(self._observe)
 
@@ -318,7 +318,7 @@ async def open_conversation(
     yes_to = tuple(options.get("yes_to") or ())
     approver: Approver = AllowlistApprover(yes_to, asks) if yes_to else asks
     assembly.agent.approver = approver
-    session.set_approver(approver)
+    session.approvals.set_approver(approver)
     return conversation
 
 

@@ -125,7 +125,7 @@ class RunStream:
         self._thread.told_context = context
         lines = [f"{description}: {value}" for description, value in context]
         told = "\n".join(["What the person's program says of what they see:", *lines])
-        self._thread.session.add_context(told)
+        self._thread.session.history.add_context(told)
 
     # ---- what the client is told
 

@@ -86,7 +86,7 @@ class Thread:
         self._loop = asyncio.get_running_loop()
         self._own_thread = threading.get_ident()
         self.leave: Leave = Session.close
-        session.set_approver(self)
+        session.approvals.set_approver(self)
         self._stop_observing = session.observe(self._observe)
 
     @property
@@ -330,7 +330,7 @@ class Threads:
             ) from error
         if given.earlier:
             told = "\n\n".join(f"{role.capitalize()}: {text}" for role, text in given.earlier)
-            session.add_context(_TOLD + told[-MAX_TOLD:])
+            session.history.add_context(_TOLD + told[-MAX_TOLD:])
         return session
 
 

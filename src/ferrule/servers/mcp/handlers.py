@@ -159,7 +159,7 @@ class Service:
                 if result.success
                 else []
             )
-            media = [to_block(one, visit.session.read_media(one)) for one in result.media]
+            media = [to_block(one, visit.session.history.read_media(one)) for one in result.media]
             # The peer of the current exchange, which may not be the first one.
             return to_call_result(
                 result,

@@ -94,7 +94,7 @@ class ClientSession:
         """Sends notifications that belong to no request, if the client has a connection."""
         self._requests: set[ClientRequest] = set()
         self._asking = asyncio.Lock()
-        session.set_approver(
+        session.approvals.set_approver(
             AllowlistApprover(yes_to, ClientApprover()) if yes_to else ClientApprover()
         )
         self._stop_observing = session.observe(self._observe)
@@ -124,7 +124,7 @@ class ClientSession:
             for call_id in request.call_ids:
                 self.calls.pop(call_id, None)
                 # A connection may last for days.
-                self.session.forget_call(call_id)
+                self.session.history.forget_call(call_id)
             self._on_use()
 
         request.start(self._work_for(request, work), over)
@@ -187,7 +187,7 @@ class ClientSession:
         The engine asks one question at a time, and runs a waiting call within another call, which
         would then have to wait for it in turn.
         """
-        if not self.session.needs_approval(tool, arguments):
+        if not self.session.approvals.is_needed(tool, arguments):
             return _do_nothing
         await self._asking.acquire()
         held = [self._asking]

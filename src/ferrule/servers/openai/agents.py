@@ -186,7 +186,7 @@ def _start_conversation(
     mine.change_model(agent.model_client, options=options)
     session = mine.session()
     if before:
-        session.add_context(render_history(before))
+        session.history.add_context(render_history(before))
     return Conversation(mine, session.id, session, options)
 
 
@@ -209,7 +209,7 @@ class _Run:
 
     async def work(self, message: Content) -> AnswerEnd:
         nobody, approver = self.approvers
-        self.session.set_approver(approver)
+        self.session.approvals.set_approver(approver)
         stop_observing = self.session.observe(self._observe)
         try:
             result = await self.session.run(message)
@@ -257,7 +257,7 @@ class _Run:
     def _describe_news(self, item: Live) -> dict[str, Any] | None:
         match item:
             case CallEvaluated(call_id, verdict):
-                call = self.session.find_call(call_id)
+                call = self.session.history.find_call(call_id)
                 return {
                     "event": "call",
                     "id": call_id,
