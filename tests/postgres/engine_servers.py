@@ -176,6 +176,9 @@ def _describe_restate(program: str, home: str) -> EngineServer:
         "RESTATE_DISABLE_TELEMETRY": "true",
         "RESTATE_LOG_FILTER": "warn",
         "RESTATE_DEFAULT_NUM_PARTITIONS": "2",
+        # Jobs may be silent for longer, whatever the server is set to.
+        "RESTATE_WORKER__INVOKER__INACTIVITY_TIMEOUT": "2s",
+        "RESTATE_WORKER__INVOKER__ABORT_TIMEOUT": "2s",
         # A frozen worker is noticed when it does not answer.
         "RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_INTERVAL": "1s",
         "RESTATE_WORKER__INVOKER__HTTP2_KEEP_ALIVE_TIMEOUT": "2s",

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,12 +59,30 @@ async def hold(gate: str, context: Context) -> str:
     return "held"
 
 
+@tool(side_effect="external", risk="safe", timeout=60)
+def block(gate: str, context: Context) -> str:
+    """Do the same without a probe, in a thread that nothing can end."""
+    with psycopg.connect(DATABASE, autocommit=True) as db:
+        db.execute("INSERT INTO attempts VALUES (%s, %s, %s)", (key(context), gate, os.getpid()))
+        while not db.execute("SELECT 1 FROM gates WHERE name = %s", (gate,)).fetchall():
+            time.sleep(LOOK)
+    return "held"
+
+
+@tool(side_effect="none", risk="safe")
+def added() -> str:
+    """Is a tool that newer code has."""
+    return "added"
+
+
 def step(history: Sequence[Message]) -> Step:
-    """`hold GATE` calls the tool; anything else is answered with how many messages there were."""
+    """`hold GATE` and `block GATE` call the tools; anything else is answered with how many messages
+    there were.
+    """
     asked = [message for message in history if isinstance(message, UserMessage)]
     word, _, rest = asked[-1].text.partition(" ")
-    if word == "hold" and not isinstance(history[-1], ToolMessage):
-        return calls(("hold", {"gate": rest}))
+    if word in ("hold", "block") and not isinstance(history[-1], ToolMessage):
+        return calls((word, {"gate": rest}))
     answers = sum(isinstance(message, AssistantMessage) for message in history)
     return says(f"{rest}, after {answers} answers")
 
@@ -85,8 +104,12 @@ def make(job: Job, journal: Journal) -> Agent:
         raise ConfigError("there is no such model", code="model_unknown", hint="pull it")
     if job.text == "broken":
         raise ValueError("a bug in somebody's factory")
+    is_newer = os.environ.get("SCALE_CODE") == "newer"
     return Agent(
-        Endless(), [hold], storage=Storage(journal=journal, tenant=job.tenant, user=job.user)
+        Endless(),
+        [added, block, hold] if is_newer else [block, hold],
+        instructions="You are newer." if is_newer else "",
+        storage=Storage(journal=journal, tenant=job.tenant, user=job.user),
     )
 
 

@@ -67,7 +67,7 @@ class Fleet:
             cursor = db.execute(statement.encode(), values)
             return cursor.fetchall() if cursor.description else []
 
-    def start(self, count: int = 1, *, grace: float = 1) -> None:
+    def start(self, count: int = 1, *, grace: float = 1, code: str = "") -> None:
         program = Path(__file__).with_name("scale_worker.py")
         for _ in range(count):
             with self.log.open("ab") as log:
@@ -77,6 +77,7 @@ class Fleet:
                         **os.environ,
                         "SCALE_DATABASE": self.url,
                         "SCALE_ENGINE": self.engine,
+                        "SCALE_CODE": code,
                     },
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -88,6 +89,13 @@ class Fleet:
         """So many workers that live."""
         alive = [worker for worker in self.workers if worker.poll() is None]
         self.start(count - len(alive))
+
+    def stop_all(self) -> None:
+        """Ask all workers to stop, and wait until they have."""
+        alive = [worker for worker in self.workers if worker.poll() is None]
+        for worker in alive:
+            worker.terminate()
+        assert [worker.wait(timeout=SECONDS) for worker in alive] == [0] * len(alive)
 
     def until(self, found: Callable[[], Any], what: str) -> Any:
         end = time.monotonic() + SECONDS
@@ -381,6 +389,56 @@ def test_a_worker_that_is_asked_to_stop_leaves_its_runs_open_for_others(fleet: F
     assert fleet.jobs.outcome(job.run)["text"] == "stopped, after 1 answers"
     assert fleet.effects("stopped") == 1
     assert answered_once(fleet.records(job.session))
+
+
+def test_a_worker_that_is_asked_to_stop_waits_for_no_thread_that_nothing_ends(fleet: Fleet) -> None:
+    fleet.need(1)
+    job = fleet.jobs.submit(Job("block thread", tenant="thread"))
+    blocked = fleet.attempt("thread")
+    fleet.worker(blocked).terminate()
+    assert fleet.worker(blocked).wait(timeout=SECONDS) == 0
+    fleet.need(1)
+    assert fleet.jobs.outcome(job.run)["stop"] == "done"
+    records = fleet.records(job.session)
+    assert len(fleet.sql("SELECT 1 FROM attempts WHERE gate = 'thread'")) == 1
+    [answer] = of(records, ToolAnswered)
+    assert "unknown" in str(answer.result.error_message)
+    assert answered_once(records)
+
+
+def test_a_run_goes_on_with_newer_code(fleet: Fleet) -> None:
+    fleet.need(1)
+    job = fleet.jobs.submit(Job("hold deployed", tenant="deploy"))
+    old = fleet.attempt("deployed")
+    fleet.stop_all()
+    fleet.start(code="newer")
+    fleet.attempt("deployed", but=old)
+    fleet.open("deployed")
+    assert fleet.jobs.outcome(job.run)["text"] == "deployed, after 1 answers"
+    assert fleet.effects("deployed") == 1
+    assert answered_once(fleet.records(job.session))
+
+
+def test_a_delayed_job_outlives_the_workers_that_may_have_waited_for_it(fleet: Fleet) -> None:
+    fleet.need(1)
+    job = fleet.jobs.submit(Job("hold outlives", tenant="outlives"), delay=LOST_AFTER)
+    fleet.stop_all()
+    fleet.start()
+    fleet.attempt("outlives")
+    fleet.open("outlives")
+    assert fleet.jobs.outcome(job.run)["stop"] == "done"
+    assert len(fleet.sql("SELECT 1 FROM attempts WHERE gate = 'outlives'")) == 1
+
+
+def test_connections_that_somebody_ends_are_made_anew(fleet: Fleet) -> None:
+    fleet.need(1)
+    fleet.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    for text in ("say once", "say twice"):
+        job = fleet.jobs.submit(Job(text, tenant="ended"))
+        assert fleet.jobs.outcome(job.run)["stop"] == "done"
 
 
 @pytest.mark.proves("scale.taken-once")
