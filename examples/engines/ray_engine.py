@@ -50,21 +50,26 @@ class RayEngine(Engine):
         self._options = options
 
     async def prepare(self) -> None:
+        # A process has one connection, which another engine in it may have closed. Ray would make
+        # another one by itself, in a namespace where nobody works.
         try:
-            ray.init("auto", ignore_reinit_error=True, namespace="ferrule", log_to_driver=False)
+            if not ray.is_initialized():
+                ray.init("auto", namespace="ferrule", log_to_driver=False)
         except ConnectionError as error:
             raise EngineUnreachable(f"Ray cannot be reached: {error}") from error
 
     def close(self) -> None:
         ray.shutdown()
 
-    def _find(self) -> Any:
+    async def _ask(self, method: str, *values: Any) -> Any:
+        await self.prepare()
         shared = Waiting.options(name="waiting", lifetime="detached", get_if_exists=True)
-        return shared.remote(self._options.database, self._options.lost_after)
+        waiting = shared.remote(self._options.database, self._options.lost_after)
+        return await getattr(waiting, method).remote(*values)
 
     async def submit(self, tickets: Sequence[Ticket]) -> None:
         delays = {f"{ticket.run} {uuid4().hex}": ticket.delay for ticket in tickets}
-        await self._find().put.remote(delays)
+        await self._ask("put", delays)
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
         tasks: dict[str, asyncio.Task[None]] = {}
@@ -72,6 +77,6 @@ class RayEngine(Engine):
             over = [name for name, task in tasks.items() if task.done()]
             ended = [name for name in over if tasks.pop(name).exception() is None]
             free = 0 if stop.is_set() else concurrency - len(tasks)
-            for name in await self._find().take.remote(free, list(tasks), ended):
+            for name in await self._ask("take", free, list(tasks), ended):
                 tasks[name] = asyncio.create_task(do(name.partition(" ")[0]))
             await asyncio.sleep(0.2)
