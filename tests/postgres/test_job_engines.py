@@ -271,6 +271,27 @@ def test_a_database_that_takes_no_jobs_says_why_and_what_to_do(
     assert refused.value.retryable
 
 
+def test_a_worker_over_a_database_that_is_read_only_says_so_while_it_waits(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Jobs(url).close()
+    with PostgresJournal(url) as journal:
+        journal.find_known([])
+    name = sql(url, "SELECT current_database()")[0][0]
+    sql(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    made: Any = None
+    worker = Worker(url, made)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    end = time.monotonic() + SECONDS
+    while "asked again" not in caplog.text and time.monotonic() < end:
+        time.sleep(0.05)
+    worker.stop()
+    thread.join(SECONDS)
+    assert "read-only transaction" in caplog.text
+    assert "name the primary" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("part", "engine", "error"),
     [("queue", "procrastinate", "queue_newer"), ("journal", "procrastinate", "journal_newer")],

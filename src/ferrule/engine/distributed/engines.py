@@ -56,10 +56,17 @@ def reach(
     try:
         yield
     except errors as error:
-        said = str(error.__cause__ or error).strip().splitlines() or [type(error).__name__]
         raise EngineUnreachable(
-            f"{whose} cannot be reached: {said[0]}", hint=choose_hint(error, hint), retryable=True
+            f"{whose} cannot be reached: {find_reason(error)}",
+            hint=choose_hint(error, hint),
+            retryable=True,
         ) from error
+
+
+def find_reason(error: BaseException) -> str:
+    """Return the first line of what went wrong: libraries wrap the error that says it."""
+    said = str(error.__cause__ or error).strip().splitlines()
+    return said[0] if said else type(error).__name__
 
 
 class GoOnElsewhere(Exception):
@@ -166,8 +173,8 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
             raise
         except Exception as error:
             raise EngineUnreachable(
-                f"the engine failed: {type(error).__name__}: {error}",
-                hint="see the log of its server",
+                f"the engine failed: {type(error).__name__}: {find_reason(error)}",
+                hint=choose_hint(error, "see the log of its server"),
                 retryable=True,
             ) from error
 

@@ -28,8 +28,17 @@ from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.engine.threads import Threads
 from ferrule.storage.journal.postgres import PostgresJournal
+from ferrule.storage.journal.postgres_connection import choose_hint
 
-from .engines import DEFAULT_ENGINE, LOST_AFTER, Engine, EngineOptions, open_engine, run_blocking
+from .engines import (
+    DEFAULT_ENGINE,
+    LOST_AFTER,
+    Engine,
+    EngineOptions,
+    find_reason,
+    open_engine,
+    run_blocking,
+)
 from .handing_in import hand_in, wait_until
 from .job_run import MakeAgent
 from .jobs import libpq_url
@@ -176,7 +185,8 @@ class Worker:
                 await engine.work(runner, concurrency=self._concurrency, stop=stopped)
             except Exception as error:  # noqa: BLE001  boundary: libraries of engines raise what they like while their server is away
                 if not stopped.is_set():
-                    _log.warning("the engine is away and will be asked again: %s", error)
+                    reason = f"{find_reason(error)}; {choose_hint(error, 'see its log')}"
+                    _log.warning("the engine is away and will be asked again: %s", reason)
             # One that stops by itself has lost its server.
             await wait_until(stopped, RETRY_SECONDS)
 
