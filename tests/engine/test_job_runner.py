@@ -406,12 +406,13 @@ def test_a_job_that_may_not_begin_is_handed_in_again_later_the_more_go_first(
 
 
 def test_what_was_set_aside_is_handed_in_when_the_worker_leaves(
-    play: Callable[[Story], None],
+    play: Callable[[Story], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         table.answer = Beginning("newer", WAITS)
         await worker("run-1")
         assert engine.told == []
+        assert "job `run-1` waits for a worker of the newer version" in caplog.text
         await worker.leave(0)
         assert engine.told == ["run-1"]
 

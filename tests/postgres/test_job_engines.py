@@ -317,6 +317,11 @@ def test_tables_of_an_engine_of_another_version_are_named_and_the_job_is_kept(ur
         jobs.submit(Job("x", run="kept"))
     assert "of another version" in refused.value.hint
     sql(url, "ALTER FUNCTION before_it RENAME TO procrastinate_defer_jobs_v1")
+    sql(url, "ALTER TABLE procrastinate_jobs RENAME TO before_it")
+    with pytest.raises(EngineUnreachable, match="already exists") as refused:
+        Jobs(url)
+    assert "of another version" in refused.value.hint
+    sql(url, "ALTER TABLE before_it RENAME TO procrastinate_jobs")
     jobs.submit(Job("x", run="kept"))
     jobs.close()
     assert len(sql(url, "SELECT 1 FROM procrastinate_jobs")) == 1

@@ -558,6 +558,17 @@ def test_an_end_that_nobody_waits_for_is_not_announced(table: OutcomeTable, url:
 # ---- the connection
 
 
+def test_a_role_that_lacks_a_right_learns_what_grants_it(url: str, cluster: Cluster) -> None:
+    from ferrule.storage.journal import postgres_schema
+
+    poor = f"poor_{cluster.free_name()}"
+    cluster.sql(f"CREATE ROLE {poor} LOGIN")
+    with pytest.raises(QueueError, match="lacks a right") as refused:
+        Jobs(url.replace("user=ferrule", f"user={poor}"), engine=Engine())
+    named = refused.value.hint.split("`")[1]
+    assert named in vars(postgres_schema)
+
+
 @pytest.mark.proves("scale.taken-once")
 def test_a_beginning_whose_answer_was_lost_is_asked_for_again(
     table: OutcomeTable, url: str, faulty: Faulty

@@ -164,6 +164,8 @@ class Runner:
 
     async def _work(self, run: str, *, is_again: bool) -> None:
         beginning = await _run_in_thread(partial(self._begin, run, is_again=is_again))
+        if beginning.answer == "newer":
+            _log.warning("job `%s` waits for a worker of the newer version that wrote it", run)
         if beginning.unhanded is not None:
             self._set_aside.add(beginning.unhanded, self._choose_pause(beginning))
         if beginning.job is None:

@@ -7,7 +7,7 @@ slow source is read. A process that dies leaves such a row, and `sweep` removes 
 Reading takes one chunk at a time.
 
 Not protected: against roles that may read the tables. Workers need no right to change or remove
-chunks (`grants` in `postgres_schema`); those are removed with their artifact.
+chunks (`grant_script` in `postgres_schema`); those are removed with their artifact.
 """
 
 from __future__ import annotations

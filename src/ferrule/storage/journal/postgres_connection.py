@@ -347,7 +347,7 @@ _REASONS = {
     "42501": (
         "unusable",
         "this role lacks a right",
-        "see `grants` in ferrule.storage.journal.postgres_schema for what it needs",
+        "see `grant_script` in ferrule.storage.journal.postgres_schema for what it needs",
     ),
     "42P01": ("unusable", "its tables are gone", "restore them, or name another schema"),
     "3F": ("unusable", "its tables are gone", "restore them, or name another schema"),
@@ -363,6 +363,7 @@ _HINTS = {
     "3D000": ("does not exist", "create it, or name another one"),
     "42501": ("permission denied", "this role lacks a right, which an administrator can give it"),
     "42703": ("", _OTHER_VERSION),
+    "42710": ("", _OTHER_VERSION),
     "42883": ("", _OTHER_VERSION),
     "42P01": ("", _OTHER_VERSION),
     "53100": ("No space left", "its disk is full: free some space"),
