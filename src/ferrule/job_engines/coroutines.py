@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,3 +24,12 @@ async def call_when(event: asyncio.Event, call: Callable[[], None]) -> None:
     """Call something once an event has happened."""
     await event.wait()
     call()
+
+
+async def repeat(call: Callable[[], Awaitable[None] | None], seconds: float) -> None:
+    """Call something now, and again each time after so many seconds."""
+    while True:
+        called = call()
+        if called is not None:
+            await called
+        await asyncio.sleep(seconds)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -24,7 +25,7 @@ from psycopg_pool import AsyncConnectionPool
 from ferrule.engine.distributed.engines import RETRY_SECONDS, Do, EngineOptions, Ticket, reach
 from ferrule.storage.journal.postgres_connection import KEEPALIVES
 
-from .coroutines import call_when, run_with
+from .coroutines import call_when, repeat, run_with
 
 QUEUE, TASK = "ferrule", "ferrule.run"
 WHOSE = "the jobs of Procrastinate"
@@ -40,14 +41,18 @@ class ProcrastinateEngine:
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
         # A pooler may stand before the database.
-        kept = {"prepare_threshold": None, **KEEPALIVES}
-        self._connecting: dict[str, Any] = {"conninfo": options.database, "kwargs": kept}
+        self._kept: dict[str, Any] = {
+            "prepare_threshold": None,
+            "connect_timeout": 10,
+            **KEEPALIVES,
+        }
+        self._connecting: dict[str, Any] = {"conninfo": options.database, "kwargs": self._kept}
         self._app: App | None = None
 
     async def prepare(self) -> None:
         with (
             reach(WHOSE, psycopg.Error),
-            psycopg.connect(self._options.database, prepare_threshold=None) as db,
+            psycopg.connect(self._options.database, **self._kept) as db,
         ):
             db.execute(_LOCK)
             found = db.execute("SELECT to_regclass('procrastinate_jobs')").fetchone()
@@ -101,20 +106,19 @@ class ProcrastinateEngine:
                 worker.shutdown_graceful_timeout = None
                 worker.stop()
 
-            async with run_with(call_when(stop, leave), _rescue(app, every)):
+            rescue = repeat(partial(_rescue, app, every), every)
+            async with run_with(call_when(stop, leave), rescue):
                 await worker.run()
 
 
 async def _rescue(app: App, every: float) -> None:
     """Hand out again the jobs of lost workers."""
     manager = app.job_manager
-    while True:
-        await asyncio.sleep(every)
-        # Another worker may be quicker; then it goes on with the others, too.
-        with suppress(ConnectorException):
-            for job in await manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=every):
-                await manager.retry_job(job)
-                await app.connector.execute_query_async(_WAKE)
+    # Another worker may be quicker; then it goes on with the others, too.
+    with suppress(ConnectorException):
+        for job in await manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=every):
+            await manager.retry_job(job)
+            await app.connector.execute_query_async(_WAKE)
 
 
 async def _commit_each(connection: psycopg.AsyncConnection[Any]) -> None:

@@ -22,7 +22,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from ferrule.engine.distributed.engines import Do, Engine, EngineOptions, Ticket, reach
 
-from .coroutines import run_with
+from .coroutines import repeat, run_with
 
 TASK_QUEUE, ACTIVITY, WORKFLOW = "ferrule", "ferrule-run", "ferrule-job"
 MOST_DAYS = 365
@@ -91,7 +91,7 @@ class TemporalEngine(Engine):
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
         @activity.defn(name=ACTIVITY)
         async def work(run: str) -> None:
-            async with run_with(_beat(self._lost_after / 3)):
+            async with run_with(repeat(activity.heartbeat, self._lost_after / 3)):
                 await do(run)
 
         async with self._connect() as client:
@@ -107,9 +107,3 @@ class TemporalEngine(Engine):
             )
             async with worker:
                 await stop.wait()
-
-
-async def _beat(every: float) -> None:
-    while True:
-        activity.heartbeat()
-        await asyncio.sleep(every)
