@@ -13,7 +13,7 @@ import pytest
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import RunFinished, RunStarted
 from ferrule.core.identity import Identity
-from ferrule.engine.distributed import handing_in
+from ferrule.engine.distributed import engines, handing_in
 from ferrule.engine.distributed import runner as running
 from ferrule.engine.distributed.engines import (
     EngineOptions,
@@ -74,8 +74,11 @@ class Engine:
     def __init__(self) -> None:
         self.told: list[str] = []
         self.error: Exception | None = None
+        self.is_silent = False
 
     async def submit(self, tickets: list[Ticket]) -> None:
+        if self.is_silent:
+            await asyncio.sleep(2)
         if self.error is not None:
             raise self.error
         self.told += [ticket.run for ticket in tickets]
@@ -417,6 +420,36 @@ def test_what_was_set_aside_is_handed_in_when_the_worker_leaves(
         assert engine.told == ["run-1"]
 
     play(story)
+
+
+def test_a_worker_leaves_though_its_engine_does_not_answer(
+    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "LEAVE_SECONDS", 0.2)
+    monkeypatch.setattr(engines, "ANSWER_SECONDS", 1)
+
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        working = asyncio.create_task(worker("run-1"))
+        await gate.inside.wait()
+        table.answer = Beginning("early", (Ticket("next", "run-1", "acme", 5), "now"))
+        await worker("next")
+        engine.is_silent = True
+        started = asyncio.get_running_loop().time()
+        await worker.leave(0)
+        assert asyncio.get_running_loop().time() - started < 0.9
+        with pytest.raises(GoOnElsewhere):
+            await working
+        assert table.handed == []
+
+    play(story)
+
+
+def test_an_engine_that_does_not_answer_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engines, "ANSWER_SECONDS", 0.1)
+    with pytest.raises(EngineUnreachable, match=r"no answer in 0\.1 s"):
+        engines.run_blocking(asyncio.sleep(1))
 
 
 @pytest.mark.parametrize(

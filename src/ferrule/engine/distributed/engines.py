@@ -14,8 +14,9 @@ Distributions bring engines by the entry point `ferrule.engines`: a class that i
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -30,6 +31,8 @@ from ferrule.storage.journal.postgres_connection import choose_hint
 DEFAULT_ENGINE = "procrastinate"
 LOST_AFTER = 30.0
 """Seconds after which a worker that is not heard of has lost its jobs."""
+ANSWER_SECONDS = 120.0
+"""Seconds that an engine may take to answer what it is asked outside of `work`."""
 RETRY_SECONDS = 5
 """Seconds after which what has failed is tried again."""
 
@@ -164,19 +167,31 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run what an engine is asked for in an event loop, and a thread, of its own.
 
     Raises:
-        FerruleError: It failed; EngineUnreachable with an error that its library lets through.
+        FerruleError: It failed; EngineUnreachable with an error that its library lets through, or
+            if it takes longer than `ANSWER_SECONDS`.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="ferrule-engine") as thread:
+    answer: Future[T] = Future()
+
+    def work() -> None:
         try:
-            return thread.submit(asyncio.run, coroutine).result()
-        except FerruleError:
-            raise
-        except Exception as error:
-            raise EngineUnreachable(
-                f"the engine failed: {type(error).__name__}: {find_reason(error)}",
-                hint=choose_hint(error, "see the log of its server"),
-                retryable=True,
-            ) from error
+            answer.set_result(asyncio.run(coroutine))
+        except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
+            answer.set_exception(error)
+
+    # Nobody waits for this thread at the end of the program: its server may never answer.
+    threading.Thread(target=work, name="ferrule-engine", daemon=True).start()
+    try:
+        return answer.result(ANSWER_SECONDS)
+    except FerruleError:
+        raise
+    except Exception as error:
+        is_silent = not answer.done()
+        reason = f"no answer in {ANSWER_SECONDS:g} s" if is_silent else find_reason(error)
+        raise EngineUnreachable(
+            f"the engine failed: {type(error).__name__}: {reason}",
+            hint=choose_hint(error, "see the log of its server"),
+            retryable=True,
+        ) from error
 
 
 def open_engine(named: str | Engine, options: EngineOptions) -> Engine:

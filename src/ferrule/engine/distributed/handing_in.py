@@ -19,6 +19,8 @@ from ferrule.engine.threads import Threads
 from .engines import RETRY_SECONDS, Engine, run_blocking
 from .outcomes import OutcomeTable, Unhanded
 
+MOST_JOBS = 1000
+"""Jobs that the engine is told of at once."""
 DUE_SECONDS = 0.25
 """Seconds between two looks at which of the jobs that were set aside are due."""
 
@@ -27,9 +29,10 @@ _run_in_thread = Threads().run
 
 def hand_in(table: OutcomeTable, engine: Engine, unhanded: Sequence[Unhanded]) -> None:
     """Tell the engine of jobs, and the table that it knows of them."""
-    if unhanded:
-        run_blocking(engine.submit([ticket for ticket, _ in unhanded]))
-        table.mark_handed(unhanded)
+    for start in range(0, len(unhanded), MOST_JOBS):
+        part = unhanded[start : start + MOST_JOBS]
+        run_blocking(engine.submit([ticket for ticket, _ in part]))
+        table.mark_handed(part)
 
 
 class SetAside:
@@ -55,10 +58,13 @@ class SetAside:
         for ticket in (*first[:1], *(one for one in here if one.session == session)):
             self._waiting[ticket.run] = (0, self._waiting[ticket.run][1])
 
-    async def finish(self) -> None:
-        """Wait until all of them are handed in, which they are once the worker leaves."""
+    async def finish(self, seconds: float) -> None:
+        """Wait until all of them are handed in, which they are once the worker leaves.
+
+        After so many seconds they are left to other workers.
+        """
         if self._task is not None:
-            await asyncio.wait([self._task])
+            await asyncio.wait([self._task], timeout=seconds)
 
     async def _work(self) -> None:
         while self._waiting:

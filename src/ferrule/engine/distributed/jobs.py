@@ -40,8 +40,6 @@ from .schedules import find_next_time, submit_scheduled
 if TYPE_CHECKING:
     from psycopg import Connection
 
-RESUBMIT_JOBS = 1000
-"""Jobs that an engine is told of at once when it is told of all."""
 POLL_SECONDS = 0.5
 """Seconds between two looks for an outcome behind a pooler, where nothing can be listened to."""
 LOOK_SECONDS = 5.0
@@ -92,8 +90,10 @@ class Jobs:
     def submit_all(self, jobs: Sequence[Job], *, delay: float = 0) -> list[Job]:
         """Submit jobs, all of them or none, and return them with their ids.
 
-        Raises QueueError; EngineUnreachable if the engine takes none. Then they are stored, as the
-        error says, and a worker hands them in later.
+        Raises:
+            QueueError: The table cannot be written.
+            EngineUnreachable: The engine takes none. They are stored, as the error says, and a
+                worker hands them in later.
         """
         named = [job.with_name() for job in jobs]
         rows = [job.as_dict() for job in named]
@@ -117,8 +117,7 @@ class Jobs:
             How many there were.
         """
         unhanded = self._table.unhand()
-        for start in range(0, len(unhanded), RESUBMIT_JOBS):
-            hand_in(self._table, self._engine, unhanded[start : start + RESUBMIT_JOBS])
+        hand_in(self._table, self._engine, unhanded)
         return len(unhanded)
 
     def outcome(self, run: str) -> dict[str, Any]:

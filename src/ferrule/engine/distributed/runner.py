@@ -35,6 +35,8 @@ AGAIN_SECONDS = 0.5
 """Seconds after which a job that may not begin comes again; longer if others go first."""
 MOST_SECONDS = 30.0
 """Seconds that any job stays away at the most."""
+LEAVE_SECONDS = 15.0
+"""Seconds that a worker which leaves waits for its runs, and then for its engine."""
 MAX_WORKERS = 20
 """A job is given up after this many workers ended while working it: it may be what ends them."""
 
@@ -135,7 +137,10 @@ class Runner:
                 task.cancel()
 
     async def leave(self, grace: float) -> None:
-        """Let jobs end for `grace` seconds, and leave the others to other workers."""
+        """Let jobs end for `grace` seconds, and leave the others to other workers.
+
+        A database or an engine that does not answer is waited for no longer than `LEAVE_SECONDS`.
+        """
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=grace)
         self._journal.stop_writing()
@@ -143,8 +148,8 @@ class Runner:
         for task in self._running.values():
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks.values())
-        await self._set_aside.finish()
+            await asyncio.wait(self._tasks.values(), timeout=LEAVE_SECONDS)
+        await self._set_aside.finish(LEAVE_SECONDS)
 
     # ---- one job
 
