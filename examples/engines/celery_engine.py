@@ -57,8 +57,11 @@ class CeleryEngine(Engine):
                 raise Reject(error, requeue=True) from error
 
         worker: Any = WorkController(app=self._app, pool_cls="threads", concurrency=concurrency)
-        threading.Thread(target=worker.start, daemon=True).start()
+        thread = threading.Thread(target=worker.start, daemon=True)
+        thread.start()
         while not stop.is_set():
+            if not thread.is_alive():
+                raise EngineUnreachable("Celery's worker has ended, as after a lost broker")
             await asyncio.to_thread(self._restore)
             await asyncio.sleep(1)
         await asyncio.to_thread(worker.stop)

@@ -35,7 +35,7 @@ AGAIN_SECONDS = 0.5
 """Seconds after which a job that may not begin comes again; longer if others go first."""
 MOST_SECONDS = 30.0
 """Seconds that any job stays away at the most."""
-LEAVE_SECONDS = 15.0
+LEAVE_SECONDS = 10.0
 """Seconds that a worker which leaves waits for its runs, and then for its engine."""
 MAX_WORKERS = 20
 """A job is given up after this many workers ended while working it: it may be what ends them."""
