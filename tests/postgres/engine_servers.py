@@ -48,7 +48,8 @@ class EngineServer:
     Attributes:
         engine: What `--engine` takes.
         why_not_restarted: Why the server cannot be restarted under workers; "" if it can.
-        ends_by: The signal that ends it with all that it has started.
+        ends_by: The signal that ends it, for its whole process group: npm's `restate-server` is a
+            script that starts the server.
     """
 
     def __init__(self, engine: str, command: Sequence[str] = (), **variables: str) -> None:
@@ -73,14 +74,17 @@ class EngineServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                start_new_session=True,
             )
             _wait_for(self._server, self.engine, home / "log")
 
     def stop(self) -> None:
         """End the server. What it has on disk stays."""
         if self._server is not None:
-            self._server.send_signal(self.ends_by)
-            self._server.wait(timeout=SECONDS)
+            for ending in (self.ends_by, signal.SIGKILL):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self._server.pid, ending)
+                self._server.wait(timeout=SECONDS)
 
     def restart(self) -> None:
         self.stop()
