@@ -184,7 +184,7 @@ INSIDE = {
     "Sandbox": "take_view server_pid close_now",
     "Session": (
         "continue_as has_waiting_notices set_deps add_notice ask_hooks expect_output reset_model "
-        "ends_with_value has_open_run is_recorded build_result is_usable"
+        "has_open_run is_recorded build_result is_usable"
     ),
     "SessionApprovals": "evaluate",
     "SessionHistory": "forget_call keep_media list_run_messages copy_media",

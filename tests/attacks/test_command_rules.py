@@ -388,7 +388,7 @@ AGENT_MAKERS = (
     AgentMaker("mcp", ("servers.mcp.command",), served("mcp")),
     AgentMaker("openai", ("servers.agent_server",), served("openai")),
     AgentMaker("a2a", ("servers.agent_server",), served("a2a")),
-    AgentMaker("acp", ("servers.acp.conversation",), acp),
+    AgentMaker("acp", ("servers.acp.session_sources",), acp),
     AgentMaker("console", ("console.setup",), served("console")),
 )
 ALIKE = {

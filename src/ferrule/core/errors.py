@@ -12,7 +12,8 @@ Exceptions carry data and do not log.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from copy import copy
+from typing import Any, Literal, Self
 
 from .calls import ErrorType
 from .output import OUTPUT_INVALID_CODE, OutputAttempt
@@ -116,6 +117,12 @@ class FerruleError(Exception):
 
     def __str__(self) -> str:
         return f"{self.detail}\nhint: {self.hint}" if self.hint else self.detail
+
+    def reword(self, detail: str, hint: str) -> Self:
+        """Return this error in other words. Its class, code and other fields are the same."""
+        made = copy(self)
+        made.detail, made.hint = detail, hint
+        return made
 
     def __reduce__(self) -> tuple[object, ...]:
         # The default drops keyword-only arguments: copies would lose the code and the hint.

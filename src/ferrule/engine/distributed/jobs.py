@@ -102,9 +102,10 @@ class Jobs:
             hand_in(self._table, self._engine, unhanded)
         except FerruleError as error:
             runs = ", ".join(f"`{ticket.run}`" for ticket, _ in unhanded[:3])
-            error.detail += f". Stored all the same: {runs}{', ...' if unhanded[3:] else ''}"
-            error.hint = f"a worker hands them in within minutes once this is mended: {error.hint}"
-            raise
+            raise error.reword(
+                f"{error.detail}. Stored all the same: {runs}{', ...' if unhanded[3:] else ''}",
+                f"a worker hands them in within minutes once this is mended: {error.hint}",
+            ) from error
         return named
 
     def resubmit(self) -> int:
