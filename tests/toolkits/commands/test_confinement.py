@@ -90,6 +90,8 @@ def test_a_program_of_a_folder_that_commands_write_is_not_the_machines(
     monkeypatch.chdir(planted)
     assert not found.runs_machine_program("cat")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    for variable in [name for name in os.environ if name.startswith("PYTHON")]:
+        monkeypatch.delenv(variable)
     assert found.runs_machine_program("python3")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert not found.runs_machine_program("python3")
