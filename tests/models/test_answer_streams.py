@@ -36,6 +36,7 @@ from ferrule.models.bedrock.client import Bedrock
 from ferrule.models.client import ModelClient, ModelOptions
 from ferrule.models.cohere.client import Cohere
 from ferrule.models.google.client import Google
+from ferrule.models.http import streaming
 from ferrule.models.http.transport import Transport
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
@@ -273,6 +274,8 @@ class Protocol:
     objects = False
     late: Sequence[bytes] = ()
     """What servers of this protocol are known to send after the end."""
+    goes_on: bool = False
+    """Whether more of the answer may follow its reason to stop."""
     named = ("", "")
     """The answer's id and model, as far as the protocol says them."""
 
@@ -775,6 +778,7 @@ class GoogleResponses(Protocol):
     named = ("", "m")
     objects = True
     late = (b"data: [DONE]\n\n", b'data: {"candidates":[{"finishReason":"ST')
+    goes_on = True
 
     def client(self, transport: Transport) -> ModelClient:
         return Google("gemini-4", base_url="http://double", api_key="k", transport=transport)
@@ -1073,10 +1077,18 @@ def after(protocol: Protocol, body: bytes, rng: random.Random, garbage: bytes) -
             b'{"type":"error","error":{"type":"overloaded_error","message":"x"}}\n\n'
         ),
         b'{"error":"late"}\n',
-        body[: rng.randrange(len(body) + 1)],
+        garbage if protocol.goes_on else body[: rng.randrange(len(body) + 1)],
         garbage,
     ]
     return b"".join(rng.choice(kinds) for _ in range(rng.randrange(1, 4)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_rest() -> Generator[None]:
+    """Servers that say nothing more and stay connected are not waited for as long as elsewhere."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streaming, "REST_SECONDS", 0.2)
+        yield
 
 
 # ---- the properties

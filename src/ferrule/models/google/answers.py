@@ -167,13 +167,14 @@ def _is_plain(call: object) -> bool:
 class ResponseStreamParser:
     """Parses the events of one stream.
 
-    Only the end of the stream is the end of the answer: a reason to stop stands in each chunk of
-    some models, in empty ones of gateways, and between the rounds of Google's own tools.
+    A reason to stop stands in each chunk of some models, in empty ones of gateways, and between the
+    rounds of Google's own tools: what follows it may belong to the answer. Once the answer was
+    counted too, `done` is set by the first event that cannot belong to it.
     """
 
-    done = False
-
     def __init__(self, content: ContentBuilder, who: str, *, tools: bool) -> None:
+        self.done = False
+        self._is_counted = False
         self._content = content
         self._who = who
         self._tools = tools
@@ -190,9 +191,19 @@ class ResponseStreamParser:
             ProviderError: An event is an error, not JSON, or ends an answer that failed.
         """
         for event in events:
-            if event.strip():
-                fields = _parse_object(self._content.answer, event, self._who)
-                _add_response(self._content, fields, event, self._who, tools=self._tools)
+            if self.done:
+                return
+            if not event.strip():
+                continue
+            try:
+                fields = _read_response(self._content.answer, event, self._who, tools=self._tools)
+            except ProviderError:
+                self.done = self.is_complete and self._is_counted
+                if not self.done:
+                    raise
+                return
+            _add_response(self._content, fields, event, self._who)
+            self._is_counted |= "usageMetadata" in fields
 
     def finish(self) -> None:
         """End the stream.
@@ -211,20 +222,33 @@ def parse_answer(content: ContentBuilder, body: bytes, who: str, *, tools: bool)
     Raises:
         ProviderError: The answer is an error, or cannot be understood.
     """
-    fields = _parse_object(content.answer, body, who)
-    _add_response(content, fields, body, who, tools=tools)
+    fields = _read_response(content.answer, body, who, tools=tools)
+    _add_response(content, fields, body, who)
     if not content.stop:
         raise build_unreadable_error(who, body)
 
 
-def _add_response(
-    content: ContentBuilder, fields: dict[str, Any], text: bytes, who: str, *, tools: bool
-) -> None:
-    """Add one response: all of an answer, or what is new of it."""
+def _read_response(answer: AnswerBuilder, data: bytes, who: str, *, tools: bool) -> dict[str, Any]:
+    """Parse one response.
+
+    Raises:
+        ProviderError: It is no JSON object, or an error.
+    """
+    try:
+        value: Any = answer.read_json(data)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise build_unreadable_error(who, data)
+    fields = cast("dict[str, Any]", value)
     error = find_error(fields, expected="candidates")
     if error:
-        begun = content.answer.has_begun
-        raise error_from_object(who, error, tools=tools, begun=begun)
+        raise error_from_object(who, error, tools=tools, begun=answer.has_begun)
+    return fields
+
+
+def _add_response(content: ContentBuilder, fields: dict[str, Any], text: bytes, who: str) -> None:
+    """Add one response: all of an answer, or what is new of it."""
     named = {"id": fields.get("responseId"), "model": fields.get("modelVersion")}
     content.answer.note_response(named)
     usage = _object(fields.get("usageMetadata"))
@@ -295,18 +319,3 @@ def _parse_usage(usage: Mapping[str, Any]) -> Usage:
 
 def _object(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _parse_object(answer: AnswerBuilder, data: bytes, who: str) -> dict[str, Any]:
-    """Parse a JSON object.
-
-    Raises:
-        ProviderError: It is none.
-    """
-    try:
-        value: Any = answer.read_json(data)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise build_unreadable_error(who, data)
-    return cast("dict[str, Any]", value)

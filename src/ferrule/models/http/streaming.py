@@ -7,6 +7,7 @@ through an event.
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
@@ -16,6 +17,9 @@ from ferrule.core.value_class import frozen
 
 from .server_sent_events import EventSplitter, LineSplitter
 from .transport import ResponseStream, Transport
+
+REST_SECONDS = 5.0
+"""Seconds that a server has for what follows an answer that lacks nothing, such as its usage."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -148,7 +152,7 @@ async def parse_stream(
     """
     while not parser.done:
         try:
-            data = await stream.read_chunk()
+            data = await (_read_rest(stream) if parser.is_complete else stream.read_chunk())
         except ProviderError:
             _add_unterminated(splitter, parser)
             if parser.is_complete:
@@ -158,6 +162,15 @@ async def parse_stream(
             _add_unterminated(splitter, parser)
             return
         parser.add(splitter.feed(data))
+
+
+async def _read_rest(stream: ResponseStream) -> bytes:
+    """Return what follows an answer that lacks nothing; b"" if the server only stays connected."""
+    try:
+        async with asyncio.timeout(REST_SECONDS):
+            return await stream.read_chunk()
+    except TimeoutError:
+        return b""
 
 
 def _add_unterminated(splitter: LineSplitter, parser: AnswerParser) -> None:
