@@ -80,7 +80,10 @@ async def test_a_file_takes_the_name_of_a_tool_that_ships_and_its_script_still_u
     await session.close()
 
 
-@pytest.mark.parametrize("rules", [{"deny": ["Bash(echo:*)"]}, {"ask": ["run_command"]}, {}])
+@pytest.mark.parametrize(
+    "rules",
+    [{"deny": ["Bash(echo:*)"]}, {"ask": ["run_command"]}, {"ask": ["Bash(echo:*)"]}],
+)
 async def test_the_tool_that_lost_its_name_keeps_its_rules(
     rules: dict[str, list[str]], taken: tuple[Tool, ...], tmp_path: Path, shared_workers: WorkerPool
 ) -> None:

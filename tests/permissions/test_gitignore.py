@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -89,8 +88,8 @@ NAMES = (
 
 
 @pytest.fixture(scope="module")
-def repository() -> Path:
-    root = Path(tempfile.mkdtemp())
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("repository")
     subprocess.run(["git", "init", "-q"], cwd=root, env=GIT, check=True)
     for name in NAMES:
         (root / name).parent.mkdir(parents=True, exist_ok=True)

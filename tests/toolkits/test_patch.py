@@ -116,7 +116,7 @@ async def test_each_file_of_a_patch_is_a_call_of_its_own(folder: Path) -> None:
         ("*** Update File: old.txt\n-absent\n+y", "the hunk's old text"),
         ("*** Update File: a.py\n-    one = 12345\n+y", "Send the patch again with them"),
         ("*** Update File: .env\n-KEY=secret\n+KEY=mine", "secret"),
-        ("*** Update File: ../x\n-1\n+2", "outside"),
+        ("*** Update File: ../x\n-1\n+2", "leads out of the workspace"),
         ("*** Add File: old.txt\n+x", "exists already"),
         (
             "*** Update File: a.py\n     one = 1\n-    return one\n+    return 2",
