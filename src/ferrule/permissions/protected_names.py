@@ -36,7 +36,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 RESERVED = (
     "/agents",
@@ -297,6 +297,17 @@ class NameRule(Protocol):
         ...
 
 
+class _Lists(NamedTuple):
+    """The lists that settings add. What they say of a name is remembered for the whole process.
+
+    Rules are no part of them: they lead to the gate and the workspace of an agent, which end.
+    """
+
+    reserved: tuple[str, ...]
+    secret: tuple[str, ...]
+    protected: tuple[str, ...]
+
+
 @final  # a copy that forgets what a subclass adds would open what that refuses
 @dataclass(frozen=True, slots=True)  # not `core.value_class`: the sandbox loads this file alone
 class ProtectedNames:
@@ -311,6 +322,11 @@ class ProtectedNames:
     protected: tuple[str, ...] = ()
     rules: tuple[NameRule, ...] = field(default=(), hash=False)
     above: str = field(default="", kw_only=True)
+    _lists: _Lists = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        lists = _Lists(self.reserved, self.secret, self.protected)
+        object.__setattr__(self, "_lists", lists)
 
     def __init_subclass__(cls) -> None:
         raise TypeError("ProtectedNames has no subclasses: give it `rules`")
@@ -326,10 +342,10 @@ class ProtectedNames:
             The reason, which names the pattern that matched.
         """
         if self.above:
-            reason = _check(self, f"{self.above}/{name}".rstrip("/"), write)
+            reason = _check(self._lists, f"{self.above}/{name}".rstrip("/"), write)
             if reason is not None:
                 return reason
-        reason = None if _is_plain(self, name, write) else _check(self, name, write)
+        reason = None if _is_plain(self._lists, name, write) else _check(self._lists, name, write)
         if reason is not None or not self.rules:
             return reason
         reason = self.check_rules(name, write=write)
@@ -395,7 +411,7 @@ class ProtectedNames:
         """
         if {".git", _SHORT_GIT}.intersection(map(_fold, folder.split("/"))):
             return ""
-        reason = _check(self.only_lists(), folder, write=True) or ""
+        reason = _check(self._lists, folder, write=True) or ""
         return reason if reason.startswith(_PROTECTED_REASON) else ""
 
     def select_suspicious(
@@ -423,12 +439,12 @@ class ProtectedNames:
     def _select_by_lists(self, folder: str, names: Sequence[str], write: bool) -> Sequence[str]:
         known = _known_components(self.reserved, self.secret, self.protected, write)
         is_known = not folder or known.issuperset(folder.split("/"))
-        if not is_known and not _is_plain_folder(self, folder, write):
+        if not is_known and not _is_plain_folder(self._lists, folder, write):
             return names
         if known.issuperset(names):
             return ()
         new = [name for name in names if name not in known]
-        suspicious = _select_suspicious(self, new, write)
+        suspicious = _select_suspicious(self._lists, new, write)
         known.update(new)
         known.difference_update(suspicious)
         if len(known) > _MOST_KNOWN:
@@ -480,7 +496,7 @@ _IGNORE_INSTEAD = "; a line of `.gitignore` does the same, and a person sees it"
 _INSTALLED_REASON = "installed: only package managers write what an environment loads"
 
 
-def _is_plain(names: ProtectedNames, name: str, write: bool) -> bool:
+def _is_plain(names: _Lists, name: str, write: bool) -> bool:
     """Return whether a name can match no pattern, as far as its components say one by one.
 
     Walks check every name, and nearly all are like this. A pattern of several components matches
@@ -494,7 +510,7 @@ def _is_plain(names: ProtectedNames, name: str, write: bool) -> bool:
 
 
 @lru_cache(maxsize=16_384)
-def _is_plain_folder(names: ProtectedNames, folder: str, write: bool) -> bool:
+def _is_plain_folder(names: _Lists, folder: str, write: bool) -> bool:
     return all(_is_plain_component(names, part, write) for part in folder.split("/"))
 
 
@@ -511,7 +527,7 @@ def _known_components(
 
 
 @lru_cache(maxsize=65_536)
-def _is_plain_component(names: ProtectedNames, part: str, write: bool) -> bool:
+def _is_plain_component(names: _Lists, part: str, write: bool) -> bool:
     if not part.isascii() or ":" in part or "\\" in part:
         return False
     folded = _fold(part)
@@ -533,7 +549,7 @@ _SMALL_GROUP = 8
 """Groups of this size are judged name by name."""
 
 
-def _select_suspicious(names: ProtectedNames, parts: Sequence[str], write: bool) -> list[str]:
+def _select_suspicious(names: _Lists, parts: Sequence[str], write: bool) -> list[str]:
     """Return the components that `_is_plain_component` does not hold for."""
     found: list[str] = []
     waiting = [parts[start : start + _GROUP] for start in range(0, len(parts), _GROUP)][::-1]
@@ -547,7 +563,7 @@ def _select_suspicious(names: ProtectedNames, parts: Sequence[str], write: bool)
     return found
 
 
-def _are_plain_components(names: ProtectedNames, parts: Sequence[str], write: bool) -> bool:
+def _are_plain_components(names: _Lists, parts: Sequence[str], write: bool) -> bool:
     """Return whether all of many components are plain; perhaps False if they are.
 
     It searches one text of them all for what makes a component suspicious, a tenth of the work of
@@ -567,7 +583,7 @@ def _are_plain_components(names: ProtectedNames, parts: Sequence[str], write: bo
 
 
 @lru_cache(maxsize=16_384)
-def _check(names: ProtectedNames, name: str, write: bool) -> str | None:
+def _check(names: _Lists, name: str, write: bool) -> str | None:
     spellings = _spellings_of(name)
     pattern = _find_match(RESERVED + names.reserved, spellings)
     if pattern is not None:
