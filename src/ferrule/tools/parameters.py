@@ -214,7 +214,10 @@ def annotation_types(function: Callable[..., Any]) -> Mapping[str, Any]:
         return {**get_type_hints(function, include_extras=True), **constructor, "return": function}
     if _is_object(function):
         return get_type_hints(type(function).__call__, include_extras=True)
-    hints = get_type_hints(function, include_extras=True)
+    # Python 3.12.0 to 3.12.3 do not find the type variables of a function by themselves.
+    variables: tuple[Any, ...] = getattr(inspect.unwrap(function), "__type_params__", ())
+    known = {one.__name__: one for one in variables}
+    hints = get_type_hints(function, localns=known or None, include_extras=True)
     # From Python 3.14 on `functools.wraps` copies no annotations that were assigned.
     wrapped = inspect.unwrap(function)
     return annotation_types(wrapped) if not hints and wrapped is not function else hints
