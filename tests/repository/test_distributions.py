@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import shlex
 import subprocess
+import venv
+from pathlib import Path
 
+import pytest
 from hatchling.builders.wheel import WheelBuilder
 from source import ROOT
 
@@ -25,3 +30,20 @@ def test_each_file_is_in_the_wheel_of_one_distribution() -> None:
     assert library | interfaces >= set(tracked.stdout.splitlines())
     assert {"src/ferrule/web.py", "src/ferrule/cli/entry.py"} <= library
     assert {"src/ferrule/cli/root.py", "src/ferrule/console/static/run.js"} <= interfaces
+
+
+def test_the_readme_names_a_line_that_pip_can_resolve(tmp_path: Path) -> None:
+    """The distributions want each other in this one version, which no index has."""
+    line = re.search(
+        r"^pip install (.*?) +#", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert line is not None and "'.[all]'" in line[1]
+    words = shlex.split(line[1].replace("[all]", "[cli]"))
+    paths = [str(one) for word in words for one in sorted(ROOT.glob(word)) or [f"{ROOT}/{word}"]]
+    # With the pip that comes with Python, which is what people have.
+    venv.create(tmp_path / "new", symlinks=True, with_pip=True)
+    pip = [str(tmp_path / "new/bin/pip"), "install", "--dry-run", "--quiet"]
+    tried = subprocess.run([*pip, *paths], check=False, capture_output=True, text=True, timeout=600)
+    if "satisfies the requirement hatchling" in tried.stderr:
+        pytest.skip("no package index can be reached")
+    assert tried.returncode == 0, tried.stderr
