@@ -21,6 +21,8 @@ class Recorder:
         self._prefix = f"{package}/"
         self._children = children
         self._cover = coverage.Coverage(data_file=None, include=[f"{package}/*"], config_file=False)
+        # The way of Python 3.14 notes a line once, whatever the context.
+        self._cover.set_option("run:core", "ctrace")
         self._tests: list[dict[str, Any]] = []
 
     def pytest_sessionstart(self) -> None:
