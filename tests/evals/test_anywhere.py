@@ -133,13 +133,13 @@ def test_pythons_are_found_in_the_path_and_where_pyenv_keeps_them(
         program.chmod(0o755)
         return program
 
-    make("shims/python3.13", "echo 3 13 5 /elsewhere/bin/python3.13")
+    make("shims/python3.13", "echo 3 13 99 /elsewhere/bin/python3.13")
     make("none/python3.14", "echo 'pyenv: python3.14: command not found' >&2; exit 127")
     make("pyenv/versions/3.12.1/bin/python3", "echo 3 12 1 /of pyenv/bin/python3")
     make("pyenv/versions/3.10.0/bin/python3", "echo 3 10 0 /of pyenv/bin/python3")
     monkeypatch.setenv("PATH", f"{tmp_path}/shims:{tmp_path}/none")
     monkeypatch.setenv("PYENV_ROOT", f"{tmp_path}/pyenv")
     found = systems.find_pythons.__wrapped__()
-    assert found[3, 13, 5] == "/elsewhere/bin/python3.13"
+    assert found[3, 13, 99] == "/elsewhere/bin/python3.13"
     assert found[3, 12, 1] == "/of pyenv/bin/python3"
     assert min(found) >= (3, 11)
