@@ -23,6 +23,7 @@ from ferrule.core.events import (
 )
 from ferrule.core.identity import Identity
 from ferrule.core.messages import Message, ToolMessage, UserMessage
+from ferrule.core.output import OutputRequest
 from ferrule.engine.distributed import job_run as working
 from ferrule.engine.distributed.job import Job, JobEnd, build_outcome
 from ferrule.engine.distributed.job_run import SessionTurns, run_job
@@ -432,3 +433,23 @@ def test_of_two_new_jobs_of_one_session_the_second_goes_on_with_it(journal: Leav
 
     assert [outcome["stop"] for outcome in bounded(both())] == ["done", "done"]
     assert (count(journal, SessionOpened), count(journal, RunStarted)) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("end", "output"),
+    [
+        (RunFinished("done", '{"a": 1}'), {"a": 1}),
+        (RunFinished("done", "yes", output='"yes"'), "yes"),
+        (RunFinished("done", "", output='""'), ""),
+        (RunFinished("limit", "half of"), None),
+    ],
+    ids=["object", "text", "empty text", "stopped early"],
+)
+def test_an_outcome_has_the_output_of_a_run_that_ended_with_one(
+    end: RunFinished, output: Any
+) -> None:
+    job_end = JobEnd(JOB)
+    job_end.read(RunStarted("x", output_request=OutputRequest("{}")))
+    outcome = job_end.read(end)
+    assert outcome is not None
+    assert ("output" in outcome, outcome.get("output")) == (end.stop == "done", output)

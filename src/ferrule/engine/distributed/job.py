@@ -138,6 +138,6 @@ class JobEnd:
                 retryable=failed.retryable,
                 retry_after=failed.retry_after,
             ).to_fields()
-        if self._is_typed and end.text:
+        if self._is_typed and end.stop == "done":
             outcome["output"] = parse_json(end.output_json)
         return outcome
