@@ -61,8 +61,7 @@ _FUNCTION_NAME = re.compile(r"\s*([^\s`{]+)")
 _NUMBER = re.compile(r":\d+$")
 _INVOKES = re.compile(rf"""\s*<{PREFIX}invoke\s+name=\s*["']?([^"'<>\n]+)""")
 _NAME = re.compile(r"[\w.:/-]{1,128}")
-_WHOLE_STRINGS = re.compile(r'(?:[^"\\]|\\.|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
-"""Text in which every string that begins also ends."""
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
 _MOST_ENDS = 16
 """Closing marks that are tried for one call in mark-up."""
 
@@ -85,7 +84,7 @@ def _read(opener: str, body: str, ending: BodyEnding, tools: OfferedTools) -> Pa
         parsed.doubtful = (
             parsed.doubtful
             or bool(_INVOKES.match(body, separator.end()) and not call.source)
-            or (not call.cut and not _WHOLE_STRINGS.fullmatch(call.arguments))
+            or (not call.cut and _ends_in_a_string(call.arguments))
         )
     rest = body[at:]
     if ending is BodyEnding.OPEN:
@@ -95,6 +94,12 @@ def _read(opener: str, body: str, ending: BodyEnding, tools: OfferedTools) -> Pa
             return None
         parsed.items.append(rest)
     return parsed if parsed.items else None
+
+
+def _ends_in_a_string(text: str) -> bool:
+    """Return whether a string that begins in the text does not end in it."""
+    unescaped = _ESCAPE.sub("", text)
+    return unescaped.count('"') % 2 == 1 or unescaped.endswith("\\")
 
 
 def _leave_out_nameless(
