@@ -566,6 +566,56 @@ async def readers(size: int, folder: Path) -> Figures:
         }
 
 
+async def searched(size: int, folder: Path) -> Figures:
+    """Sessions of one person in the console's list, and a search in what was said in them."""
+    from ferrule import Agent, Storage
+    from ferrule.models.scripted import says
+    from ferrule.web import Principal, create_console
+
+    file = folder / "journal.db"
+    many_sessions.fill(file, size)
+    agent = Agent(answers(lambda _: says("done")), storage=Storage(journal=file, user="u3"))
+    mounted = create_console(
+        agent, address="http://console.example", identify=lambda request: Principal("u3")
+    )
+    async with mounted, client(mounted, "http://console.example") as browser:
+
+        async def look(words: str, expected: str) -> None:
+            page = await browser.get("/runs/list", params={"words": words})
+            if page.status_code != 200 or expected not in page.text:
+                raise SystemExit(f"console: {page.status_code} {page.text[:200]}")
+
+        return {
+            "the list, s": await cost(lambda: look("", "Please fix bug")),
+            "a search, s": await cost(lambda: look("off-by-one loop", "Please fix bug")),
+        }
+
+
+async def shown(size: int, folder: Path) -> Figures:
+    """Bytes of an answer in Markdown on its page in the console."""
+    from ferrule import Agent, Storage
+    from ferrule.models.scripted import says
+    from ferrule.web import Principal, create_console
+
+    paragraph = "A sentence with `code` and **weight**, then a list.\n\n- one\n- two\n\n"
+    text = (paragraph * (size // len(paragraph) + 1))[:size]
+    agent = Agent(
+        answers(lambda _: says(text)), storage=Storage(journal=folder / "journal.db", user="me")
+    )
+    mounted = create_console(
+        agent, address="http://console.example", identify=lambda request: Principal("me")
+    )
+    async with mounted, client(mounted, "http://console.example") as browser:
+        run = await agent.run("go")
+
+        async def look() -> None:
+            page = await browser.get(f"/runs/{run.session}")
+            if page.status_code != 200 or "weight" not in page.text:
+                raise SystemExit(f"console: {page.status_code} {page.text[:200]}")
+
+        return {"its page, s": await cost(look)}
+
+
 async def callers(size: int, folder: Path) -> Figures:
     """Clients of the server for chat completions that ask at once; the figure is for one."""
     from ferrule import Agent, Storage
@@ -605,7 +655,7 @@ def client(app: Any, address: str) -> Any:
 AXES = {
     "turns": Axis(
         "turns of a session",
-        (10, 50, 250, 1_000, 4_000),
+        (10, 50, 250, 1_500, 10_000),
         turns,
         {
             "a turn, s": "flat",
@@ -623,7 +673,7 @@ AXES = {
     ),
     "sessions": Axis(
         "sessions of a journal",
-        (100, 1_000, 10_000, 50_000, 200_000),
+        (100, 1_000, 10_000, 100_000, 1_000_000),
         sessions,
         {
             "first page, s": "flat",
@@ -646,7 +696,7 @@ AXES = {
     ),
     "files": Axis(
         "files of a workspace",
-        (1_000, 4_000, 16_000, 64_000, 180_000),
+        (1_000, 5_000, 30_000, 180_000, 1_000_000),
         files,
         {
             "search, s": "linear",
@@ -658,11 +708,11 @@ AXES = {
     ),
     "output": Axis(
         "bytes of a command's output",
-        (1_000, 30_000, 1_000_000, 30_000_000, 300_000_000),
+        (1_000, 30_000, 1_000_000, 30_000_000, 1_000_000_000),
         output,
         {"a command, s": "linear", "inline, bytes": "linear"},
     ),
-    "concurrent": Axis("runs at once", (1, 10, 50, 250, 1_000), concurrent, {"a run, s": "flat"}),
+    "concurrent": Axis("runs at once", (1, 10, 50, 400, 2_000), concurrent, {"a run, s": "flat"}),
     "rules": Axis(
         "rules and grants",
         (10, 100, 500, 2_000, 10_000),
@@ -712,6 +762,18 @@ AXES = {
         (1, 10, 50, 250, 1_000),
         readers,
         {"a page of one of them, s": "flat", "a page for each, s": "linear"},
+    ),
+    "searched": Axis(
+        "sessions of a person in the console",
+        (100, 1_000, 10_000, 50_000, 200_000),
+        searched,
+        {"the list, s": "flat", "a search, s": "linear"},
+    ),
+    "shown": Axis(
+        "bytes of an answer on a page of the console",
+        (1_000, 10_000, 50_000, 200_000, 1_000_000),
+        shown,
+        {"its page, s": "linear"},
     ),
     "callers": Axis(
         "clients that ask a server at once",
