@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -68,9 +67,8 @@ class PeerApprovals:
     be used.
     """
 
-    def __init__(self, folder: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._now = now
 
     def get(self, peer: A2aPeer) -> PeerApproval:
         """Return the approval state of a peer as it is configured now."""
@@ -96,7 +94,7 @@ class PeerApprovals:
             "covered": configuration_text(peer),
             "card": card.to_json(),
             "pending": None,
-            "at": int(self._now() * 1000),
+            "at": int(time.time() * 1000),
         }
         self._store(peer, entry)
 

@@ -19,7 +19,6 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -69,9 +68,8 @@ class ServerApprovals:
     be used.
     """
 
-    def __init__(self, folder: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._now = now
 
     def get(self, server: McpServer) -> ServerApproval:
         """Return the approval state of a server as it is configured now."""
@@ -101,7 +99,7 @@ class ServerApprovals:
             "covered": configuration_text(server),
             "manifest": None if manifest is None else manifest.to_json(),
             "pending": None,
-            "at": int(self._now() * 1000),
+            "at": int(time.time() * 1000),
         }
         self._store(server, entry)
 
