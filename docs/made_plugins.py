@@ -7,11 +7,23 @@ written by hand.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from ferrule.storage.plugins.manifest_keys import format_key_table
+from ferrule.storage.plugins.manifest_keys import MANIFEST_KEYS, PLUGIN_KINDS, KeyType
 
 PAGE = Path(__file__).parent / "plugins.md"
+_SHOWN_TYPES: Mapping[KeyType, str] = {
+    "text": "text",
+    "flag": "true or false",
+    "names": "list of names",
+    "texts": "list of texts",
+    "number": "number",
+    "object": "`module:name`",
+    "kind": "a kind",
+    "value": "a value of the kind",
+    "table": "a table",
+}
 
 
 def page() -> str:
@@ -21,3 +33,16 @@ def page() -> str:
     end = text.index("\n<!-- end of keys -->")
     assert begin is not None
     return f"{text[: begin.end()]}\n{format_key_table()}{text[end:]}"
+
+
+def format_key_table() -> str:
+    """Return the keys of a manifest and the kinds of settings as Markdown."""
+    lines = ["| key | value | |", "|---|---|---|"]
+    for one in MANIFEST_KEYS:
+        if not one.ships:
+            shown = one.key.replace("*", "NAME")
+            required = "; required" if one.is_required else ""
+            lines.append(f"| `{shown}` | {_SHOWN_TYPES[one.type]}{required} | {one.help} |")
+    lines += ["", "| kind | a value is |", "|---|---|"]
+    lines += [f"| `{name}` | {kind.help} |" for name, kind in PLUGIN_KINDS.items()]
+    return "\n".join(lines) + "\n"

@@ -22,8 +22,7 @@ import made_plugins
 import made_promises
 import made_providers
 import made_reference
-
-from ferrule.storage.settings.table import format_reference as settings_reference
+import made_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -34,7 +33,7 @@ def settings() -> str:
         "Every key of `ferrule.yaml`, with its default and with what a repository's own file may "
         "set. `ferrule validate` names the file and the line of a value that cannot be used."
     )
-    return f"{made_reference.NOTE}\n\n# Settings\n\n{purpose}\n\n{settings_reference('local').strip()}\n"
+    return f"{made_reference.NOTE}\n\n# Settings\n\n{purpose}\n\n{made_settings.format_reference('local').strip()}\n"
 
 
 def agents() -> str:

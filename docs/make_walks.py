@@ -30,7 +30,7 @@ from tracing import Entry, Tracer
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
-WALKS = ("agent", "approval", "mcp_call")
+WALKS = ("agent", "streamed", "approval", "mcp_call")
 """Modules of `docs/walks`, in the order of the page.
 
 Each has a title and a text in its docstring, `STEPS` (a file and a function on each line, with `...`

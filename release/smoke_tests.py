@@ -80,7 +80,7 @@ SMOKE_TESTS: dict[str, str] = {
     ),
     "index": "import tree_sitter_python, tree_sitter_lua, ferrule.toolkits.code_index",
     "console": _RUN + "import ferrule.console.app",
-    "pictures": "import PIL, ferrule.engine.media_scaling",
+    "pictures": "import PIL, ferrule.engine.session_media",
     "embeddings": "import model2vec",
     "objects": "from ferrule.storage import ObjectArtifactStore; import obstore",
     "otel": "import ferrule.engine.telemetry, opentelemetry.sdk",

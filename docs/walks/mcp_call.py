@@ -33,7 +33,7 @@ servers/mcp/sessions.py ClientSession.call_tool
 engine/session.py SessionApprovals.is_needed
 engine/session.py Session.call_tool
 engine/driver.py Driver.call
-engine/direct_calls.py DirectCalls.call
+engine/running_calls.py DirectCalls.call
 core/machine.py Machine._on_direct_call
 engine/driver.py Driver._drive
 engine/dispatcher.py Dispatcher.evaluate

@@ -17,8 +17,8 @@ pytest.importorskip("openai", reason="its types say what is legal")
 
 from dev_mode import run_python
 from ferrule.testing import calls, says
-from ferrule.testing.media_samples import PDF, make_png
-from ferrule.testing.provider_double import ROUTES, ProviderDouble
+from media_samples import PDF, make_png
+from provider_double import ROUTES, ProviderDouble
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples/from_pydantic_ai"

@@ -15,8 +15,8 @@ from ferrule.replay import replay
 from ferrule.storage.audit.verification import verify_sessions
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.statistics.finished_calls import CallReader, FinishedCall
-from ferrule.testing.media_samples import make_png
 from ferrule.toolkits import FILE_TOOLS
+from media_samples import make_png
 
 READ = ("read_file", {"path": "notes.txt"})
 WRITE = ("write_file", {"path": "done.txt", "content": "all of it"})

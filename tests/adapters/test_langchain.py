@@ -34,7 +34,7 @@ from pydantic import Field
 import ferrule
 from ferrule import Agent, Permissions
 from ferrule.adapters.langchain import convert_tools, guard
-from ferrule.testing.media_samples import make_png
+from media_samples import make_png
 
 YES = {"decisions": [{"type": "approve"}]}
 OTHER = ("write_file", {"path": "other.txt", "content": "more"})

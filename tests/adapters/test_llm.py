@@ -13,7 +13,7 @@ import llm
 
 from ferrule import Agent
 from ferrule.adapters.llm import convert_toolbox, convert_tools
-from ferrule.testing.media_samples import make_png
+from media_samples import make_png
 
 
 class Counter(llm.Toolbox):

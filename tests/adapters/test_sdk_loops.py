@@ -19,7 +19,7 @@ from ferrule.adapters import anthropic as for_anthropic
 from ferrule.adapters import openai as for_openai
 from ferrule.adapters.sdk_loops import ApprovalsPending
 from ferrule.testing import RecordingApprover, calls, says
-from ferrule.testing.provider_double import ProviderDouble
+from provider_double import ProviderDouble
 
 
 @dataclass

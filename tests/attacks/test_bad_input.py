@@ -29,8 +29,8 @@ from ferrule.engine.agent_options import Storage
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.scripted import Scripted, calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.testing.ollama_double import OllamaDouble
 from grouped_options import grouped
+from ollama_double import OllamaDouble
 
 CommandLine = Callable[..., tuple[int, str, str]]
 

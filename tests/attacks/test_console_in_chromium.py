@@ -24,7 +24,7 @@ from urllib.parse import quote
 import pytest
 from servers import BOBS, TOKEN, Interface, all_interfaces, exchanged, got, posted, running, spelled
 
-from ferrule.testing.media_samples import make_png
+from media_samples import make_png
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json
 from ferrule.core.errors import (
     ConfigError,
-    EngineControl,
     FerruleError,
     JournalError,
     LimitReached,
@@ -194,10 +193,6 @@ def test_a_limit_is_an_error_with_its_own_type_that_names_the_limit_and_the_sess
         "s1",
     )
     assert error.exit_code == 5
-
-
-def test_what_steers_the_loop_is_not_swallowed_by_a_tools_except() -> None:
-    assert not issubclass(EngineControl, Exception)
 
 
 prefixes = st.sampled_from(["", "a", "a/b", "a/bc", "b", "ab"])

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from ferrule.core.errors import ToolFailed
 from ferrule.core.events import Noticed
 from ferrule.core.identity import Identity
-from ferrule.engine.background import TOPIC, BackgroundTasks, background_tasks, list_task_outcomes
+from ferrule.engine.background import TOPIC, BackgroundTasks, background_tasks
 from ferrule.tools.context import Context
+from task_outcomes import list_task_outcomes
 
 MAX_FINISHED = 200
 

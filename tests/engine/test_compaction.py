@@ -46,9 +46,9 @@ from ferrule.storage.audit.past_calls import read_past_calls
 from ferrule.storage.export.jsonl import export_jsonl, import_jsonl
 from ferrule.storage.export.transcripts import write_transcript
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.testing.media_samples import make_png
-from ferrule.testing.provider_double import ProviderDouble
 from grouped_options import grouped
+from media_samples import make_png
+from provider_double import ProviderDouble
 
 WINDOW = 4_000
 ASKED = SUMMARY_REQUEST.partition(".")[0]

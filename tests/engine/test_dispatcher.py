@@ -28,7 +28,6 @@ from ferrule import (
     ToolResult,
     tool,
 )
-from ferrule.core.errors import EngineControl
 from ferrule.core.identity import Identity
 from ferrule.engine.dispatcher import Dispatcher, PreparedCall, parse_arguments
 from ferrule.engine.hooks.call_hooks import Hook
@@ -434,7 +433,7 @@ class Odd(Exception):
         raise ValueError("even my text is broken")
 
 
-class SteersTheLoop(EngineControl):
+class SteersTheLoop(BaseException):
     """Not a tool's to raise; passes."""
 
 

@@ -25,8 +25,8 @@ from ferrule.storage.artifacts.memory import MemoryArtifactStore
 from ferrule.storage.artifacts.store import Scope
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.artifact_conformance import ArtifactConformance
-from ferrule.testing.media_samples import PDF, SVG, make_gif, make_png, make_wav
 from ferrule.tools.media_types import MediaInvalid, detect_type
+from media_samples import PDF, SVG, make_gif, make_png, make_wav
 
 
 @tool

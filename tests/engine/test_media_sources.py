@@ -20,10 +20,10 @@ from ferrule.models.media_encoding import read_bytes, write_as_text
 from ferrule.plugins import Parts
 from ferrule.testing import calls, says
 from ferrule.testing.http_double import HttpDouble, Reply, Request
-from ferrule.testing.media_samples import make_gif, make_png
 from ferrule.toolkits.stdlib.ocr import ocr
 from ferrule.toolkits.stdlib.recognizer import Recognized, Recognizer, Word
 from ferrule.tools.context import Context
+from media_samples import make_gif, make_png
 
 HERE = MediaOptions(domains=("127.0.0.1", "localhost"))
 

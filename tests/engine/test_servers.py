@@ -12,8 +12,8 @@ from ferrule import Agent, ModelOptions, Ollama, OpenAIChat, ProviderError, Stor
 from ferrule.core.events import ModelAnswered, Noticed
 from ferrule.models.scripted import calls, says
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.testing.ollama_double import OllamaDouble
 from ferrule.toolkits.files import tools
+from ollama_double import OllamaDouble
 
 
 @tool(side_effect="none")

@@ -28,7 +28,9 @@ from ferrule.models.scripted import calls, says
 from ferrule.models.verbatim_json import split_elements, split_members
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.http_double import HttpDouble, Reply, Request
-from ferrule.testing.provider_double import (
+from ferrule.tools.definition import Tool
+from grouped_options import grouped
+from provider_double import (
     check_chat,
     check_messages,
     check_responses,
@@ -37,8 +39,6 @@ from ferrule.testing.provider_double import (
     messages_stream,
     responses_stream,
 )
-from ferrule.tools.definition import Tool
-from grouped_options import grouped
 
 
 @tool(side_effect="none")

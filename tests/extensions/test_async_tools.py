@@ -22,7 +22,7 @@ from ferrule import Agent, Storage, tool
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.events import NoticeGiven, RunFinished, ToolAnswered
 from ferrule.engine import background
-from ferrule.engine.background import TASK_TOOLS, list_task_outcomes
+from ferrule.engine.background import TASK_TOOLS
 from ferrule.engine.hooks.events import Action, ToolPost, block, modify
 from ferrule.engine.session import Session
 from ferrule.extensions.builtins.dispatch import ScriptEnvironment
@@ -35,6 +35,7 @@ from ferrule.tools.background_launch import Launch
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 from grouped_options import grouped
+from task_outcomes import list_task_outcomes
 
 MAX_RUNNING = 16
 

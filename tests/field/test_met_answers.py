@@ -15,8 +15,8 @@ from ferrule.connectors.bounded_schemas import make_arguments
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.plugins import Parts
 from ferrule.testing.http_double import Reply
-from ferrule.testing.provider_double import encode_event, make_response, responses_stream
 from ferrule.tools.definition import Tool
+from provider_double import encode_event, make_response, responses_stream
 
 ADDED: list[tuple[int, int]] = []
 WHOLE = '{"a":1,"b":2}'

@@ -17,8 +17,8 @@ from ferrule.cli.chat.pictures import encode_picture, find_protocol
 from ferrule.core.events import RunStarted
 from ferrule.storage import paths
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.testing.media_samples import make_gif, make_png, make_wav
 from ferrule.tools.media_types import detect_type
+from media_samples import make_gif, make_png, make_wav
 
 
 def encode(data: bytes, protocol: Any) -> str:

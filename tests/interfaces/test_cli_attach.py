@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ferrule.testing.media_samples import PDF, make_png
+from media_samples import PDF, make_png
 
 
 def media_of(out: str) -> list[tuple[str, int]]:

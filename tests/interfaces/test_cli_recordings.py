@@ -15,7 +15,7 @@ from ferrule.runtime.assemble import open_journal
 from ferrule.storage import paths
 from ferrule.storage.artifacts.files import FileArtifactStore
 from ferrule.storage.artifacts.store import Scope
-from ferrule.testing.media_samples import make_png
+from media_samples import make_png
 
 TALK = [
     {"call": [{"tool": "write_file", "arguments": {"path": "a.txt", "content": "one\n"}}]},

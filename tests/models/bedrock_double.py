@@ -21,7 +21,7 @@ from botocore.validate import ParamValidator
 from ferrule.models.answer_building import objects_in
 from ferrule.models.scripted import Step
 from ferrule.testing.http_double import Reply
-from ferrule.testing.provider_double import RequestRefused, Route, split_text
+from provider_double import RequestRefused, Route, split_text
 
 FINISH = {
     "end": "end_turn",

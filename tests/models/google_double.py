@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from ferrule.models.answer_building import objects_in
 from ferrule.models.scripted import Step
 from ferrule.testing.http_double import Reply
-from ferrule.testing.provider_double import (
+from provider_double import (
     EVENT_STREAM_HEADERS,
     RequestRefused,
     Route,

@@ -7,7 +7,7 @@ from hashlib import sha256
 from ferrule.core.calls import ToolCall
 from ferrule.core.media import LoadedMedia, MediaKind
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
-from ferrule.testing.media_samples import PDF, make_png
+from media_samples import PDF, make_png
 
 
 def load(kind: MediaKind, mime: str, data: bytes, at: int = 0, name: str = "") -> LoadedMedia:

@@ -4,7 +4,7 @@ is an error.
 Answers are drawn from what a protocol allows and checked against its SDK's own types (Ollama's
 lines have none); what an answer says is known before it is spelled, so nothing of the clients is
 their own oracle. Bytes reach the real client in exactly the pieces that were drawn
-(`testing.byte_stream`).
+(`byte_stream`).
 
 FERRULE_TEST_STREAMS is the number of answers per client and property (`make lab NAME=streams` takes many
 more than the default).
@@ -27,6 +27,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from byte_stream import (
+    Arrival,
+    Ending,
+    cut_at,
+    encode_chunks,
+    response_head,
+    serve_in_pieces,
+)
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered, Usage
@@ -41,20 +49,12 @@ from ferrule.models.http.transport import Transport
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
-from ferrule.testing.byte_stream import (
-    Arrival,
-    Ending,
-    cut_at,
-    encode_chunks,
-    response_head,
-    serve_in_pieces,
-)
 from ferrule.testing.model_client_conformance import ADD, HELLO, RecordingSink
 
 pytest.importorskip("openai", reason="`openai` is not installed: its types say what is legal")
 pytest.importorskip("anthropic", reason="`anthropic` is not installed: its types say what is legal")
 
-from ferrule.testing.provider_double import check_type
+from provider_double import check_type
 
 CASES = int(os.environ.get("FERRULE_TEST_STREAMS", "25"))
 EVERY = 1 if CASES > 1000 else 13

@@ -303,7 +303,7 @@ def test_the_stable_prefix_and_the_moving_end_are_marked_for_the_cache() -> None
 
 def test_the_end_of_the_last_question_is_marked_if_the_turn_after_it_was_long() -> None:
     pytest.importorskip("anthropic", reason="its types say what is legal")
-    from ferrule.testing.provider_double import check_messages
+    from provider_double import check_messages
 
     calls = tuple(ToolCall(f"t{n}", "math::add", "{}") for n in range(15))
     results = [ToolMessage(call.id, call.tool, "3}]}") for call in calls]

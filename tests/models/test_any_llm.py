@@ -25,7 +25,7 @@ if importlib.util.find_spec("openai") is None:
         "`openai` is not installed: its client stands in for any-llm", allow_module_level=True
     )
 
-from ferrule.testing.provider_double import ProviderDouble
+from provider_double import ProviderDouble
 
 
 class SdkClient:

@@ -53,7 +53,7 @@ from bedrock_double import (
     stream_answer,
 )
 
-from ferrule.testing.provider_double import ProviderDouble, RequestRefused
+from provider_double import ProviderDouble, RequestRefused
 
 CLAUDE = "us.anthropic.claude-sonnet-5-v1:0"
 OTHER = "meta.llama4-scout-17b-instruct-v1:0"

@@ -42,7 +42,7 @@ from cohere_double import (
     events_of,
 )
 
-from ferrule.testing.provider_double import (
+from provider_double import (
     EVENT_STREAM_HEADERS,
     ProviderDouble,
     RequestRefused,

@@ -34,7 +34,7 @@ from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.storage import SqliteJournal
 from ferrule.testing.http_double import HttpDouble, Reply, Request
-from ferrule.testing.ollama_double import MODEL_DETAILS
+from ollama_double import MODEL_DETAILS
 
 NAMES = st.one_of(
     st.sampled_from(

@@ -492,7 +492,7 @@ def test_the_request_after_a_golden_answer_fits_the_sdks_types(
 ) -> None:
     from google_double import check_request
 
-    from ferrule.testing.provider_double import check_messages, check_responses
+    from provider_double import check_messages, check_responses
 
     _, request = exchanged(model_client, case, streamed=streamed)
     check = {

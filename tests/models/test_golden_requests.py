@@ -32,8 +32,8 @@ from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.registry import PROVIDERS, create_model_client
 from ferrule.testing.http_double import HttpDouble, Reply, Request
-from ferrule.testing.media_samples import make_wav
 from ferrule.testing.model_client_conformance import ADD, OPTIONS
+from media_samples import make_wav
 
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 SAMPLING = ("temperature", "top_p", "top_k")
@@ -239,7 +239,7 @@ def _drop_marks(asked: Any) -> Any:
 @cache
 def find_check(name: str) -> Callable[[dict[str, Any]], None]:
     """Return the check by the types of a provider's SDK."""
-    from ferrule.testing import provider_double
+    import provider_double
 
     if name.startswith("bedrock"):
         from bedrock_double import check_request as of_bedrock

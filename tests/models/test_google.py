@@ -54,7 +54,7 @@ from google_double import (
     stream_answer,
 )
 
-from ferrule.testing.provider_double import (
+from provider_double import (
     EVENT_STREAM_HEADERS,
     ProviderDouble,
     RequestRefused,

@@ -28,8 +28,8 @@ from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.tool_modes.plain_history import PlainHistory
 from ferrule.models.untrusted_text import escape_message
 from ferrule.testing.http_double import HttpDouble, Reply, Request
-from ferrule.testing.media_samples import PDF, make_png, make_wav
 from ferrule.testing.model_client_conformance import ADD
+from media_samples import PDF, make_png, make_wav
 
 Check = Callable[[dict[str, Any]], None]
 PICTURE = b64encode(make_png()).decode()
@@ -63,7 +63,7 @@ def blocks_of(message: dict[str, Any], member: str = "content") -> list[str]:
 
 def test_messages_take_pictures_and_documents_in_questions_and_in_results() -> None:
     pytest.importorskip("anthropic", reason="its types say what is legal")
-    from ferrule.testing.provider_double import check_messages
+    from provider_double import check_messages
 
     sent = send(lambda url: Anthropic("claude-x", base_url=url, api_key="k"), history())
     check_messages(sent)
@@ -76,7 +76,7 @@ def test_messages_take_pictures_and_documents_in_questions_and_in_results() -> N
 
 def test_responses_take_pictures_and_documents_in_questions_and_in_results() -> None:
     pytest.importorskip("openai", reason="its types say what is legal")
-    from ferrule.testing.provider_double import check_responses
+    from provider_double import check_responses
 
     sent = send(lambda url: OpenAIResponses("gpt-x", base_url=url, api_key="k"), history())
     check_responses(sent)
@@ -88,7 +88,7 @@ def test_responses_take_pictures_and_documents_in_questions_and_in_results() -> 
 
 def test_chat_completions_take_media_of_results_as_a_message_after_all_results() -> None:
     pytest.importorskip("openai", reason="its types say what is legal")
-    from ferrule.testing.provider_double import check_type
+    from provider_double import check_type
 
     sound = load("audio", "audio/wav", make_wav(), 6)
     messages = [*history(), AssistantMessage("ok"), UserMessage("listen", (sound,))]

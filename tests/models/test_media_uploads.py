@@ -26,8 +26,8 @@ from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.registry import check_options
 from ferrule.testing.http_double import HttpDouble, Reply, Request
-from ferrule.testing.media_samples import PDF
 from ferrule.testing.model_client_conformance import ADD
+from media_samples import PDF
 
 ALL = ModelOptions(upload_media_from=1)
 SAID: dict[str, dict[str, Any]] = {

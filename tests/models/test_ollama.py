@@ -28,7 +28,7 @@ from ferrule.testing.model_client_conformance import (
     RecordingSink,
     ServerAnswer,
 )
-from ferrule.testing.ollama_double import MODEL_DETAILS, OllamaDouble
+from ollama_double import MODEL_DETAILS, OllamaDouble
 
 
 @pytest.mark.proves("model-client.encoded-once")

@@ -1,7 +1,7 @@
 """One file of scenarios, every model client: what a model says comes to the same, whatever format carries
 it.
 
-The doubles are made of the official SDKs' types (`ferrule.testing.provider_double`) and refuse what
+The doubles are made of the official SDKs' types (`provider_double`) and refuse what
 the providers would. The scenarios of a real llama.cpp server ask the same model over its three
 routes.
 """
@@ -38,15 +38,15 @@ from ferrule.models.openai.responses import OpenAIResponses
 from ferrule.models.scripted import Step, fails
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.testing.model_client_conformance import ADD, RecordingSink
-from ferrule.testing.ollama_double import OllamaDouble
 from ferrule.tools.decorator import tool
+from ollama_double import OllamaDouble
 
 # Found and not imported: every worker reads this file, the types of both take seconds, and one
 # worker needs them.
 if find_spec("anthropic") is None or find_spec("openai") is None:
     pytest.skip("`anthropic` and `openai` are not both installed here", allow_module_level=True)
 
-from ferrule.testing.provider_double import ProviderDouble, Route
+from provider_double import ProviderDouble, Route
 
 SCENARIOS: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "scenarios.yaml").read_text("utf-8")

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ferrule.models.scripted import Step
 from ferrule.testing import calls, says
-from ferrule.testing.provider_double import ROUTES, ProviderDouble
+from provider_double import ROUTES, ProviderDouble
 
 ANSWER = "There are 12 bolts in Ghent."
 FIRST = calls(("stock", {"article": "bolt"}))

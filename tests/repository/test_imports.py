@@ -60,7 +60,7 @@ HEAVY = {
     "anthropic": {"adapters.anthropic"},
     "any_llm": {"models"},
     "botocore": {"models.bedrock"},
-    "PIL": {"engine.media_scaling", "cli.chat.pictures"},
+    "PIL": {"engine.session_media", "cli.chat.pictures"},
     "re2": {"toolkits.stdlib", "extensions.starlark.inside"},
     "pydantic_monty": {"toolkits.code_mode"},
     "httpx2": {"connectors.mcp"},

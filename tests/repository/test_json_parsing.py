@@ -13,8 +13,6 @@ _OWN_TEXT = {
     "sandbox/backends/kernel_probe.py": "what this module wrote into its pipe",
     "sandbox/backends/probes.py": "what our own probe printed",
     "sandbox/inside/container/channels.py": "our own frames, in a process of its own",
-    "testing/ollama_double.py": "what a test wrote",
-    "testing/provider_double.py": "what a test wrote",
     "testing/sandbox_conformance.py": "what was encoded in the same line",
     "toolkits/code_index/parser.py": "our own frames, in a process of its own",
     "toolkits/stdlib/json_path.py": "one text or number, cut out by an expression",

@@ -19,6 +19,8 @@ from test_documents import FENCE, PAGES, Page, anchors, load_maker
 from test_pages_named import INLINE, KEYS, MADE, THEIRS, is_in_sources
 from test_public_names import EXPLAIN, PUBLIC
 
+from ferrule.storage.settings.table import ALIASES, MODEL_SETTINGS, PROVIDER_SETTINGS, SETTINGS
+
 INDEX = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
 REFERENCE = {
     path.name: path.read_text(encoding="utf-8")
@@ -293,3 +295,20 @@ def test_a_function_behind_the_name_of_a_module_is_there(page: Page) -> None:
 def test_a_function_that_a_module_does_not_have_is_found() -> None:
     assert find_unknown_members("Defer a set with `toolset.deferred`.") == ["toolset.deferred"]
     assert find_unknown_members("A set: `toolset.mark_deferred(tools)`.") == []
+
+
+def test_every_setting_is_in_the_reference_with_its_words() -> None:
+    text = load_maker("docs/made_settings.py").format_reference()
+    for setting in (*SETTINGS, *MODEL_SETTINGS, *PROVIDER_SETTINGS):
+        assert (
+            f"| `{setting.key}` |" in text
+            and setting.short in text
+            and setting.short.endswith((".", "`."))
+        )
+    assert all(f"| `{old}` | `{new}` |" in text for old, new in ALIASES.items())
+
+
+def test_the_table_of_keys_has_those_of_an_installed_plugin_alone() -> None:
+    table = load_maker("docs/made_plugins.py").format_key_table()
+    assert "| `needs.restricts` | true or false |" in table and "| `seconds` |" in table
+    assert "`when" not in table and "`object`" not in table

@@ -16,8 +16,8 @@ from shelled import says
 from ferrule.permissions.provenance import CommandWritable
 from ferrule.sandbox.backends.probes import probe
 from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.sandbox.running_command import explain_unseen
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.sandbox.unseen_programs import explain_unseen
 from ferrule.sandbox.view.environments import find_environments
 
 pytestmark = pytest.mark.skipif(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.storage.plugins import manifests
-from ferrule.storage.plugins.manifest_keys import check_manifest, format_key_table
+from ferrule.storage.plugins.manifest_keys import check_manifest
 
 FIELD = '[settings.deep]\nshort = "Its depth."\n'
 ROWS = [
@@ -86,9 +86,3 @@ def test_the_manifests_that_ship_have_no_mistake() -> None:
     text = Path(manifests.__file__).with_name("shipped.toml").read_text()
     for name, table in tomllib.loads(text).items():
         assert check_manifest(table, ships=True) == (table, ()), name
-
-
-def test_the_table_of_keys_has_those_of_an_installed_plugin_alone() -> None:
-    table = format_key_table()
-    assert "| `needs.restricts` | true or false |" in table and "| `seconds` |" in table
-    assert "`when" not in table and "`object`" not in table

@@ -18,7 +18,6 @@ from ferrule.permissions.rules import RuleSet
 from ferrule.storage import paths
 from ferrule.storage.settings.restrictions import (
     NARROWER_CHOICES,
-    NOT_RESTRICTING,
     RESTRICTING,
     restricts,
 )
@@ -32,6 +31,72 @@ ROWS: dict[str, Setting] = {
     **{row.key: row for row in SETTINGS if row.kind not in ("models", "providers", "folders")},
     **{f"models.*.{row.key}": row for row in MODEL_SETTINGS},
 }
+
+_PREFERENCE = "a preference: it says how something is done, not how much"
+_MODEL = "chooses or instructs the model"
+_PLUGIN = "adds tools, or switches off what the person's work may need"
+_HIDES_OWN = "would switch off what the person wrote themselves"
+
+NOT_RESTRICTING: Mapping[str, str] = {
+    "permissions.allow": "allows calls",
+    "tools.python": "runs code in Ferrule's own process",
+    "plugins.files": _PLUGIN,
+    "plugins.search": _PLUGIN,
+    "plugins.commands": _PLUGIN,
+    "plugins.git": _PLUGIN,
+    "plugins.git.tools": _PLUGIN,
+    "plugins.tasks": _PLUGIN,
+    "plugins.clock": _PLUGIN,
+    "plugins.typed": _PLUGIN,
+    "plugins.index": _PLUGIN,
+    "plugins.pictures": _PLUGIN,
+    "plugins.code": _PLUGIN,
+    "tools.profile": "may add tools",
+    "tools.shapes": "may add tools",
+    "tools.always_loaded": "may add tools to requests",
+    "tools.entries": "may add tools to requests",
+    "tools.tool_search": _PREFERENCE,
+    "tools.search_mode": _PREFERENCE,
+    "tools.search_budget": _PREFERENCE,
+    "tools.defer_above": _PREFERENCE,
+    "tools.errors": _PREFERENCE,
+    "tools.fallback": _PREFERENCE,
+    "tools.rereading": _PREFERENCE,
+    "tools.parallel": _PREFERENCE,
+    "tools.join": _PREFERENCE,
+    "tools.required": "demands calls",
+    "limits.on_limit": _PREFERENCE,
+    "results": _PREFERENCE,
+    "tool_mode": _PREFERENCE,
+    "context.compact": _PREFERENCE,
+    "context.share": _PREFERENCE,
+    "context.keep": _PREFERENCE,
+    "plugins.index.outline": _MODEL,
+    "sandbox.git_hooks": "would switch off checks that the person's commits go through",
+    "hooks.claude": "would switch off the person's own guards",
+    "skills.enabled": _HIDES_OWN,
+    "instructions.enabled": _HIDES_OWN,
+    "instructions.max_bytes": _HIDES_OWN,
+    "models.*.tool_mode": _PREFERENCE,
+    "models.*.results": _PREFERENCE,
+    "models.*.num_ctx": _MODEL,
+    "models.*.temperature": _MODEL,
+    "models.*.max_output_tokens": _MODEL,
+    "models.*.thinking": _MODEL,
+    "models.*.top_p": _MODEL,
+    "models.*.top_k": _MODEL,
+    "models.*.presence_penalty": _MODEL,
+    "models.*.frequency_penalty": _MODEL,
+    "models.*.stop": _MODEL,
+    "models.*.logit_bias": _MODEL,
+    "models.*.service_tier": _MODEL,
+    "models.*.cache_key": _MODEL,
+    "models.*.cache_control": _MODEL,
+    "models.*.upload_media_from": _PREFERENCE,
+    "models.*.seed": _MODEL,
+    "models.*.timeout": _PREFERENCE,
+}
+"""Settings that wait for trust, and why."""
 
 
 def test_every_setting_of_a_repository_is_said_to_restrict_or_not_to() -> None:

@@ -19,11 +19,8 @@ from ferrule.storage.settings.mistakes import Mistakes
 from ferrule.storage.settings.settings import PROJECT_FILE, Settings, load_settings, read_trusted
 from ferrule.storage.settings.table import (
     ALIASES,
-    MODEL_SETTINGS,
     OTHER_VARIABLES,
-    PROVIDER_SETTINGS,
     SETTINGS,
-    format_reference,
 )
 from ferrule.storage.settings.values import read_own_file
 from ferrule.storage.trust import ConfigurationSnapshot, TrustStore
@@ -565,17 +562,6 @@ def test_turns_are_those_of_the_kind_of_model_unless_the_person_sets_them(case: 
 
 
 # ---- the table
-
-
-def test_every_setting_is_in_the_reference_with_its_words() -> None:
-    text = format_reference()
-    for setting in (*SETTINGS, *MODEL_SETTINGS, *PROVIDER_SETTINGS):
-        assert (
-            f"| `{setting.key}` |" in text
-            and setting.short in text
-            and setting.short.endswith((".", "`."))
-        )
-    assert all(f"| `{old}` | `{new}` |" in text for old, new in ALIASES.items())
 
 
 def test_names_flags_and_variables_are_unique() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from ferrule.core.errors import ConfigError
-from ferrule.sandbox.backends.reduced_protection import SANDBOX_MODES
+from ferrule.sandbox.backends.reduced_protection import SandboxMode
 from ferrule.sandbox.policy import DEFAULT_REQUIRED
 from ferrule.storage.settings.settings import Settings, load_settings
 from ferrule.storage.settings.table import BY_KEY
@@ -80,4 +81,4 @@ def test_an_aspect_that_does_not_exist_is_an_error_that_lists_them(
 
 
 def test_the_table_has_the_modes_that_there_are() -> None:
-    assert BY_KEY["sandbox.mode"].choices == SANDBOX_MODES
+    assert BY_KEY["sandbox.mode"].choices == get_args(SandboxMode)

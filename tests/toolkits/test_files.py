@@ -21,10 +21,10 @@ from ferrule.core.messages import ToolMessage
 from ferrule.models.media_encoding import read_bytes
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.testing import calls, says
-from ferrule.testing.media_samples import PDF, SVG, make_gif, make_png
 from ferrule.toolkits.files import tools
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, SideEffect, Tool
+from media_samples import PDF, SVG, make_gif, make_png
 
 READ_LIMIT = 10 * 1024 * 1024
 

@@ -19,6 +19,7 @@ from .confirmation import confirm
 from .terminal import escape_invisible
 
 with lazy_imports():
+    from ferrule.connectors import approval_files
     from ferrule.connectors.a2a import configuration, peer_approvals, peers
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def show(name: str, workspace: str | None) -> None:
     peer = _find_peer(workspace, name)
     approvals = peer_approvals.PeerApprovals()
     approval = approvals.get(peer)
-    _print(f"{peer.name}: {approval.state}\n{peer_approvals.configuration_text(peer)}")
+    _print(f"{peer.name}: {approval.state}\n{approval_files.format_facts(peer.approval_facts())}")
     if approval.card is not None:
         _print(approval.card.to_text())
     if approval.pending is not None:

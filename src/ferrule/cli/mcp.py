@@ -24,6 +24,7 @@ from .confirmation import confirm
 from .terminal import escape_invisible
 
 with lazy_imports():
+    from ferrule.connectors import approval_files
     from ferrule.connectors.mcp import (
         configuration,
         configured_servers,
@@ -114,7 +115,9 @@ def show(name: str, workspace: str | None) -> None:
     server = _find_server(_load_settings(workspace), name)
     approvals = server_approvals.ServerApprovals()
     approval = approvals.get(server)
-    _print(f"{server.name}: {approval.state}\n{server_approvals.configuration_text(server)}")
+    _print(
+        f"{server.name}: {approval.state}\n{approval_files.format_facts(server.approval_facts())}"
+    )
     if approval.manifest is not None:
         _print(approval.manifest.to_text())
     if approval.pending is not None:

@@ -4,7 +4,7 @@ The people who wrote them are not the people who run them, so everything they se
 cleaned and approved before a model sees it.
 
 Packages: `a2a`, `http`, `mcp`.
-Modules: `text_cleaning`, `json_values`, `remote_tools`, `bounded_schemas`.
+Modules: `approval_files`, `text_cleaning`, `json_values`, `remote_tools`, `bounded_schemas`.
 """
 
 from __future__ import annotations

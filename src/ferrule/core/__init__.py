@@ -12,7 +12,6 @@ Modules:
     media                  pictures, sounds and documents in messages, as references
     calls, messages        calls and results, and the history that models read
     notices                messages that reach the model while it works
-    repeat_breaker         stops a model that repeats the same call
     join_policy            how many calls of a turn must succeed
     required_tools         tools that must succeed for a run to count as done
     output                 what a run must end with, and answers that did not fit

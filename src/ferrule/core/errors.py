@@ -87,10 +87,6 @@ class RetryCall(ToolFailed):
         return (type(self), (self.message,), self.__dict__)
 
 
-class EngineControl(BaseException):
-    """Base class of what steers the engine: not an error, and not for tools to catch."""
-
-
 class FerruleError(Exception):
     """Base class of errors that a person or a program has to act on.
 
@@ -233,10 +229,9 @@ class OutputInvalid(FerruleError):
         detail: str,
         *,
         attempts: tuple[OutputAttempt, ...] = (),
-        code: str = "",
         session: str = "",
     ) -> None:
-        super().__init__(detail, code=code)
+        super().__init__(detail)
         self.attempts = attempts
         """Every answer that did not fit, with its problems, in order."""
         self.session = session

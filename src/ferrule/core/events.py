@@ -353,8 +353,8 @@ class PersonAnswered:
 
     `grant` is the rule that was granted. `by` says who answered: a user name, `no-terminal` (nobody
     could be asked) or `--yes-to`. `shown` is the digest of what the person was shown
-    (`engine.shown_state`); empty if nothing of it can change. `refused_by` says who refused, and
-    `hint` what a person can do about it.
+    (`engine.approval_requests`); empty if nothing of it can change. `refused_by` says who refused,
+    and `hint` what a person can do about it.
     """
 
     kind: ClassVar[str] = "person.answered"

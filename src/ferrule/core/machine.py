@@ -39,6 +39,7 @@ from .call_states import (
     ACTIVE_PHASES,
     CallSlot,
     CallState,
+    RepeatBreaker,
     RunPhase,
     assign_call_ids,
     conclude_run,
@@ -62,7 +63,6 @@ from .messages import (
     decode_messages,
     leave_out_refused,
 )
-from .repeat_breaker import RepeatBreaker
 from .vocabulary import Refuser, RunStop
 
 

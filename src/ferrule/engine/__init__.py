@@ -7,8 +7,7 @@ Packages: `artifacts`, `context`, `delegation`, `distributed`, `event_bus`, `hoo
 Modules:
     agent, agent_options, agent_parts   what stays the same over many sessions, and its options;
                                         what the model is told first
-    agent_journal                       an agent's journal: who makes it, and who closes it
-    visible_tools, model_connection     an agent's tools as a model sees them, and its model
+    visible_tools                       an agent's tools as a model sees them
     model_layers                        the layers around the model, in their order
     model_fallbacks                     other models, for when one fails or costs too much
     session, session_builder            the facade that interfaces see, and how it is made
@@ -18,14 +17,13 @@ Modules:
     timeouts_and_retries                applied to each call, exactly once
     stopping                            stops, which stay requested whatever swallowed them
     approval_requests                   the question to a person, and its answer
-    shown_state                         what a person was shown of a call, as a digest
-    running_calls, direct_calls         calls under way, and calls that no model made
+    running_calls                       calls under way, and calls that no model made
     served_tools                        what programs outside may call
     background, threads                 tasks that outlast their call, and blocking functions
     closed_by_with                      `with` blocks, and callers without an event loop
     recovery, cleanup                   what a crash left open, and what a session's end closes
     session_log, write_batching         events into the journal, of several sessions at once
-    session_media, media_scaling        pictures and the like: taken in, kept, read again; scaled
+    session_media                       pictures and the like: taken in, scaled, kept, read again
     message_history, run_inputs         earlier messages; dependencies, and what functions say
     keyed_runs, batches                 runs that are worked once for a key; many of them
     live_events                         what observers see

@@ -36,9 +36,9 @@ from ferrule.tools.catalog import Catalog, ToolLike
 
 from . import delegation, hooks, tool_search
 from . import output as typed_output
-from .agent_journal import AgentJournal
 from .agent_options import Host, Permissions, Storage, ToolCalling
 from .agent_parts import (
+    AgentJournal,
     build_system_text,
     create_agent_output,
     create_gate,
@@ -54,8 +54,8 @@ from .driver import Driver
 from .hooks.call_hooks import Hook
 from .live_events import Live, PartialOutput
 from .message_history import History, MessageHistory
-from .model_connection import ModelConnection
 from .model_fallbacks import AgentModel, split_models
+from .model_layers import ModelConnection
 from .plugins.plugin_set import PluginSet, add_plugins, setup_for_program
 from .plugins.protocol import Parts, Plugin
 from .rule_names import check_rule_names

@@ -8,16 +8,15 @@ A task belongs to one session and ends with it at the latest; a task of a run (`
 the run. The model is told of its end through `tell`, unless a call waits for it. `TASK_TOOLS` are
 the tools for a model that started some.
 
-The journal says when a task began and how it ended, so the outcome of a task without an end is
-known to be unknown (`list_task_outcomes`), and the task is not taken for one that still runs. An id
-says which session it belongs to: for a task that this process does not know, a session answers
-`unknown` if the id is its own and `not_found` for any other.
+The journal says when a task began and how it ended. An id says which session it belongs to: for a
+task that this process does not know, a session answers `unknown` if the id is its own and
+`not_found` for any other.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from secrets import token_hex
@@ -25,9 +24,7 @@ from typing import Annotated, Any, Literal
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed
-from ferrule.core.events import Event, Noticed
 from ferrule.core.identity import Identity
-from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool_from_function
 from ferrule.tools.definition import Tool
@@ -44,7 +41,6 @@ MAX_WAIT = 600_000
 """Milliseconds."""
 TOPIC = "task"
 _MEMORY = "engine.background"
-_NOTE = compile_lazily(r"(task_[0-9a-f]{20}) \(`[^`]*`\) (started|done|failed|cancelled)\b")
 _LOST = (
     "its outcome is unknown: the process that ran it has ended, or it was long ago; "
     "check what it did before doing it again"
@@ -292,24 +288,6 @@ def background_tasks(context: Context) -> BackgroundTasks:
 def find_background(memory: dict[str, Any]) -> BackgroundTasks | None:
     """Return the tasks in a session's memory, if it has any."""
     return memory.get(_MEMORY)
-
-
-def list_task_outcomes(events: Iterable[Event]) -> dict[str, str]:
-    """Return how the tasks of a journal ended, by id.
-
-    Returns:
-        `done`, `failed`, `cancelled`, or `unknown` for tasks without an end. Those may still be
-        running if another process is driving the session.
-    """
-    found: dict[str, str] = {}
-    for event in events:
-        if not isinstance(event, Noticed) or event.topic != TOPIC:
-            continue
-        note = _NOTE.match(event.text)
-        if note:
-            task_id, status = note.groups()
-            found[task_id] = "unknown" if status == "started" else status
-    return found
 
 
 # ---- tools

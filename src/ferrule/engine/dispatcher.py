@@ -48,6 +48,7 @@ from .stopping import STOP_SECONDS, check_stop, get_stop
 from .threads import run_blocking
 
 _LOGGER = logging.getLogger("ferrule.tools")
+_MOST_PROBLEMS = 8
 MAX_CAUSES = 5
 """Causes of one error that are kept, the nearest first."""
 MAX_CAUSE_CHARACTERS = 300
@@ -796,10 +797,10 @@ def _describe_cause(cause: BaseException) -> str:
     return _describe_error(cause)[:MAX_CAUSE_CHARACTERS]
 
 
-def _join_problems(items: Sequence[str], most: int = 8) -> str:
+def _join_problems(items: Sequence[str]) -> str:
     """Join problems or repairs into one line; thousands of them would not help a model."""
-    rest = len(items) - most
-    return "; ".join(items[:most]) + (f"; and {rest} more" if rest > 0 else "")
+    rest = len(items) - _MOST_PROBLEMS
+    return "; ".join(items[:_MOST_PROBLEMS]) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def _encode(tool: Tool, value: Any) -> tuple[Any, tuple[str, ...]]:

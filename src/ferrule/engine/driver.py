@@ -59,14 +59,13 @@ from .budgets import Budgets, count_seconds
 from .cleanup import Cleanup
 from .context.options import ContextOptions, WindowSurroundings
 from .context.window import ContextWindow
-from .direct_calls import DirectCalls
 from .dispatcher import Dispatcher, PreparedCall, require_approval
 from .hooks.call_hooks import Hook
 from .live_events import Progress
 from .model_layers import Layer
 from .recovery import settle_call
 from .run_inputs import Dependencies
-from .running_calls import RunningCalls, cancel_all
+from .running_calls import DirectCalls, RunningCalls, cancel_all
 from .session_log import SessionLog
 from .stopping import (
     LEFT_BEHIND,

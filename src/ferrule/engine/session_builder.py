@@ -29,8 +29,7 @@ from .context.options import ContextOptions, WindowSurroundings, measure_window
 from .dispatcher import CallSurroundings, Dispatcher
 from .driver import Driver, DriverExtension, SessionParts, SessionState
 from .hooks.call_hooks import Hook
-from .model_connection import ModelConnection
-from .model_layers import Layer, ModelSession, stack_layers
+from .model_layers import Layer, ModelConnection, ModelSession, stack_layers
 from .plugins.lifetimes import StartPlugins
 from .plugins.plugin_set import PluginSet
 from .run_inputs import Dependencies

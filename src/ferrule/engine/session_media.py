@@ -3,11 +3,17 @@
 Whatever comes in (a person's message, what a tool returned) is checked by its content
 (`tools.media_types`), stored once under its hash, and is a reference from then on. What is at a URL
 is fetched first (`engine.web`), once.
+
+Pictures are scaled down where somebody asked for it (`pip install 'ferrule[pictures]'`). One that
+turns out to be of another type, or whose pixels would fill the memory, is refused before it is
+decoded. Pillow decodes in this process: whoever switches this on trusts its decoders with the
+pictures.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +31,7 @@ from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.storage.artifacts.store import ArtifactStore, Scope
 from ferrule.tools.context import Context
 from ferrule.tools.json_conversion import to_json_value
-from ferrule.tools.media_types import MAX_BYTES, MediaInvalid, detect_type
+from ferrule.tools.media_types import MAX_BYTES, MediaInvalid, MediaType, detect_type
 
 from .threads import run_blocking
 
@@ -149,8 +155,6 @@ class SessionMedia:
             )
         max_side = part.max_side or self.options.max_side
         if max_side and max(found.width, found.height) > max_side:
-            from .media_scaling import scale_picture
-
             data = scale_picture(data, found, max_side, label)
             found = detect_type(data, label)
         artifact = self.store.put(self._scope, (data,), mime=found.mime)
@@ -293,3 +297,55 @@ def _missing_error(one: MediaReference, why: str) -> ProviderError:
         code="media_missing",
         hint="artifacts expire: give it again",
     )
+
+
+MAX_PIXELS = 50_000_000
+"""Pixels of a picture that is decoded: 200 MB of memory."""
+_FORMATS = {
+    "image/png": "PNG",
+    "image/jpeg": "JPEG",
+    "image/webp": "WEBP",
+    "image/gif": "GIF",
+}
+
+
+def scale_picture(data: bytes, found: MediaType, max_side: int, name: str) -> bytes:
+    """Return a picture with at most so many pixels a side, upright, in its own format.
+
+    A GIF becomes a PNG.
+
+    Args:
+        data: The picture.
+        found: Its type and measures.
+        max_side: The most pixels of a side.
+        name: What an error calls it.
+
+    Raises:
+        ConfigError: Pillow is not installed.
+        MediaInvalid: The picture has too many pixels, or cannot be decoded.
+    """
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise ConfigError(
+            "scaling pictures down needs Pillow", hint='pip install "ferrule[pictures]"'
+        ) from error
+    if found.width * found.height > MAX_PIXELS:
+        raise MediaInvalid(
+            f"{name} has {found.width} x {found.height} pixels; at most {MAX_PIXELS} are decoded "
+            "to be scaled",
+            hint="scale it down with another program",
+        )
+    form = _FORMATS[found.mime]
+    try:
+        with Image.open(io.BytesIO(data), formats=[form]) as picture:
+            if picture.size != (found.width, found.height):
+                raise MediaInvalid(f"{name} says two different sizes of itself")
+            picture.draft(None, (max_side, max_side))
+            upright = ImageOps.exif_transpose(picture)
+            upright.thumbnail((max_side, max_side))
+            written = io.BytesIO()
+            upright.save(written, format="PNG" if form == "GIF" else form)
+    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+        raise MediaInvalid(f"{name} cannot be scaled: {error}", hint="save it again") from error
+    return written.getvalue()

@@ -19,12 +19,14 @@ from math import comb, lcm, sqrt
 
 Z_95 = 1.959963984540054
 ALPHA = 0.05
+"""The chance that any of several tests is called significant and is not."""
 
 
-def wilson_interval(passed: float, trials: float, z: float = Z_95) -> tuple[float, float]:
-    """Return the interval of a share, with 95 % confidence by default; (0, 1) without trials."""
+def wilson_interval(passed: float, trials: float) -> tuple[float, float]:
+    """Return the interval of a share, with 95 % confidence; (0, 1) without trials."""
     if trials <= 0:
         return 0.0, 1.0
+    z = Z_95
     share = passed / trials
     middle = share + z * z / (2 * trials)
     spread = z * sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
@@ -79,19 +81,16 @@ def smallest_fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
     return min(fisher_exact((end, first[1]), (passed - end, second[1])) for end in ends)
 
 
-def select_significant(
-    tests: Mapping[str, tuple[float, float]], alpha: float = ALPHA
-) -> frozenset[str]:
+def select_significant(tests: Mapping[str, tuple[float, float]]) -> frozenset[str]:
     """Return the tests that are significant although there are many.
 
     Args:
         tests: The p-value of each test, and the smallest that it could have had.
-        alpha: The chance that any of them is called significant and is not.
     """
     for divisor in range(1, len(tests) + 1):
-        possible = [name for name, (_, least) in tests.items() if least <= alpha / divisor]
+        possible = [name for name, (_, least) in tests.items() if least <= ALPHA / divisor]
         if len(possible) <= divisor:
-            return frozenset(name for name in possible if tests[name][0] <= alpha / divisor)
+            return frozenset(name for name in possible if tests[name][0] <= ALPHA / divisor)
     return frozenset()
 
 

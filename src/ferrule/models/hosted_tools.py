@@ -99,14 +99,11 @@ def _shorten(value: Any) -> Any:
     return value
 
 
-def encode_hosted_tools(
-    tools: Sequence[Mapping[str, Any]], *, native: Sequence[str] = ()
-) -> list[bytes]:
+def encode_hosted_tools(tools: Sequence[Mapping[str, Any]]) -> list[bytes]:
     """Encode hosted tools as they are sent.
 
     Args:
         tools: Tools in the provider's format.
-        native: Further types that the client accepts.
 
     Raises:
         ConfigError: A tool has no type, is invalid, or would not be run by the provider.
@@ -119,7 +116,7 @@ def encode_hosted_tools(
                 code="provider_tools",
                 hint='{"type": …}',
             )
-        if type_ not in native and type_.startswith(_CLIENT_SIDE):
+        if type_.startswith(_CLIENT_SIDE):
             raise ConfigError(
                 f"`{type_}` is not a hosted tool: the provider only describes it and the caller "
                 "carries it out",

@@ -73,7 +73,6 @@ def error_from_response(
     body: bytes,
     *,
     tools: bool,
-    now: float | None = None,
 ) -> ProviderError:
     """Build the error for an HTTP answer that is not a success.
 
@@ -83,13 +82,11 @@ def error_from_response(
         headers: The answer's headers, in lower case.
         body: The answer's body.
         tools: Whether the request offered tools.
-        now: The time in seconds since 1970, for `Retry-After`.
     """
     message, code = _read_body(body)
-    now = time.time() if now is None else now
     error = _classify(who, status, message, code, tools=tools)
     error.status = status
-    error.retry_after = parse_retry_after(headers.get("retry-after"), now)
+    error.retry_after = parse_retry_after(headers.get("retry-after"), time.time())
     milliseconds = headers.get("retry-after-ms", "")
     if milliseconds.replace(".", "", 1).isdigit():
         error.retry_after = float(milliseconds) / 1000

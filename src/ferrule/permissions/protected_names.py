@@ -9,7 +9,7 @@ Rules of this file:
   row at any depth, and a leading slash anchors a pattern at the workspace root. `*` and `?` stay
   within a component. A match covers what lies below it, too: all in a folder `.envs/` is hidden.
 * The lists are about names, not files: a name is refused before it exists.
-* A name is judged by where it really lies, whatever folder was opened: `ProtectedNames.place_in`
+* A name is judged by where it really lies, whatever folder was opened: `ProtectedNames.find_above`
   finds the part of a folder's path that a pattern can begin in, so that `hooks/x` in an opened
   `repo/.git` is `.git/hooks/x`, and `credentials` in `~/.cargo` is `.cargo/credentials`.
 * A folder that git would take for a repository (`is_git_folder`) is judged as if it were `.git`.
@@ -314,7 +314,7 @@ class ProtectedNames:
     """The lists above and what settings add. Patterns are described at the top of this file.
 
     `rules` refuse what the lists let pass. `above` is the part of the path of the folder that
-    names are relative to in which a pattern can begin (`place_in`); empty for most folders.
+    names are relative to in which a pattern can begin (`find_above`); empty for most folders.
     """
 
     reserved: tuple[str, ...] = ()
@@ -364,14 +364,6 @@ class ProtectedNames:
         """Patterns, in the language of the lists, for names that the rules forbid to create."""
         patterns = [pattern for rule in self.rules for pattern in rule.creation_patterns]
         return tuple(dict.fromkeys(patterns))
-
-    def place_in(self, folder: str) -> ProtectedNames:
-        """Return these lists for names that are relative to a folder.
-
-        Args:
-            folder: Its absolute path, free of links.
-        """
-        return replace(self, above=self.find_above(folder))
 
     def find_above(self, folder: str) -> str:
         """Return the end of a folder's path that has to be before a name when it is judged.

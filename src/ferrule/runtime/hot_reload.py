@@ -107,7 +107,6 @@ class HotReloader:
         assembly: The assembly.
         options: The options that it was made from.
         interruptible: As it was passed to `assemble`.
-        trust: What the person trusts; by default their own store.
     """
 
     def __init__(
@@ -116,12 +115,11 @@ class HotReloader:
         options: dict[str, Any],
         *,
         interruptible: bool = False,
-        trust: TrustStore | None = None,
     ) -> None:
         self._assembly = assembly
         self._options = options
         self._interruptible = interruptible
-        self._trust = trust or TrustStore()
+        self._trust = TrustStore()
         self._behind: dict[str, Assembly] = {}
         """By session id: sessions that were busy during a reload, and what they still use."""
         self._past: list[Assembly] = []

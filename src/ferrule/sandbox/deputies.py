@@ -99,14 +99,3 @@ DEPUTIES: tuple[Deputy, ...] = (
     Deputy("other MCP servers", (), DeputyRights.COMMANDS),
 )
 """Every kind of program that Ferrule starts besides commands."""
-
-
-def format_table() -> str:
-    """Return the table as Markdown, for the documentation."""
-    rows = ["| what is started | programs | rights | beyond commands |", "|---|---|---|---|"]
-    for deputy in DEPUTIES:
-        named = (name if " " in name else f"`{name}`" for name in deputy.programs)
-        programs = ", ".join(named) or "named by settings"
-        cells = (deputy.name, programs, deputy.rights, deputy.more or "nothing")
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)

@@ -1,8 +1,8 @@
 """What outlives a process: the journal, artifacts, settings, the audit, and trust.
 
 Packages: `artifacts`, `audit`, `export`, `journal`, `plugins`, `settings`, `statistics`.
-Modules: `attack_results`, `container_record`, `locations`, `paths`, `said_notices`,
-`store_urls`, `trust`, `xdg_folders`.
+Modules: `attack_results`, `container_record`, `locations`, `paths`, `private_files`,
+`said_notices`, `store_urls`, `trust`, `xdg_folders`.
 
 Nothing here knows about models.
 """

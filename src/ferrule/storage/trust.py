@@ -27,7 +27,6 @@ from __future__ import annotations
 import base64
 import difflib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -35,8 +34,7 @@ import posixpath
 import shlex
 import stat
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import lru_cache
 from itertools import chain
@@ -49,9 +47,9 @@ from ferrule.core.invisible_characters import escape_for_approval
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.named_scripts import find_scripts
-from ferrule.permissions.filesystem.opened_files import open_for_reading
 
 from . import paths
+from .private_files import PrivateFile
 from .settings.values import read_tree
 from .settings.yaml_tree import Node, parse_front_matter, parse_yaml
 
@@ -72,7 +70,6 @@ MAX_SHOWN_TEXT = 64 * 1024
 """Characters of a file up to which a difference is shown."""
 
 TrustState = Literal["absent", "untrusted", "changed", "trusted"]
-_VERSION = 1
 _LINK = "link to "
 
 
@@ -122,7 +119,9 @@ class TrustStore:
     """
 
     def __init__(self, file: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
-        self._file = file or paths.state() / "trust.json"
+        remedy = "move it away and trust the folders again"
+        place = file or paths.state() / "trust.json"
+        self._file = PrivateFile(place, "trust_file", remedy, follow_links=True)
         self._now = now
 
     def read(self, workspace: str | Path) -> ConfigurationSnapshot:
@@ -171,7 +170,7 @@ class TrustStore:
                 code="trust_changed",
                 hint="look at it again",
             )
-        with self._lock_file():
+        with self._file.lock():
             known = self._load()
             known[seen.workspace] = {
                 "digest": seen.digest,
@@ -187,7 +186,7 @@ class TrustStore:
         root = os.path.realpath(workspace)
         if root not in self._load():
             return False
-        with self._lock_file():
+        with self._file.lock():
             known = self._load()
             found = known.pop(root, None) is not None
             self._store(known)
@@ -215,54 +214,23 @@ class TrustStore:
     # ---- the file
 
     def _load(self) -> dict[str, dict[str, Any]]:
-        try:
-            file = open_for_reading(self._file, follow_links=True)
-        except FileNotFoundError:
+        content = self._file.read()
+        if content is None:
             return {}
-        except OSError as error:
-            raise ConfigError(
-                f"cannot read `{self._file}`: {error.strerror}", code="trust_file"
-            ) from error
-        with file:
-            status = os.fstat(file.fileno())
-            if status.st_uid != os.getuid() or status.st_mode & 0o022:
-                raise self._unusable(
-                    "others can write it", "check who changed it, then `chmod 600` it"
-                )
-            try:
-                content = parse_json(file.read())
-                if content["version"] > _VERSION:
-                    raise self._unusable("it was written by a newer version", "use that version")
-                known = cast(dict[str, dict[str, Any]], content["workspaces"])
-                if not all(isinstance(entry["digest"], str) for entry in known.values()):
-                    raise TypeError
-                return known
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise self._unusable(
-                    "it is damaged", "move it away and trust the folders again"
-                ) from error
-
-    def _unusable(self, reason: str, hint: str) -> ConfigError:
-        return ConfigError(f"`{self._file}` cannot be used: {reason}", code="trust_file", hint=hint)
+        try:
+            known = cast(dict[str, dict[str, Any]], content["workspaces"])
+            if not all(isinstance(entry["digest"], str) for entry in known.values()):
+                raise TypeError
+        except (KeyError, TypeError, AttributeError) as error:
+            raise self._file.report_damage() from error
+        return known
 
     def _store(self, known: dict[str, dict[str, Any]]) -> None:
-        text = json.dumps({"version": _VERSION, "workspaces": known}, indent=1, sort_keys=True)
-        paths.write_private(self._file, text + "\n")
-
-    @contextmanager
-    def _lock_file(self) -> Generator[None]:
-        paths.make_private_folder(self._file.parent)
-        lock = self._file.with_name(self._file.name + ".lock")
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+        self._file.write({"workspaces": known})
 
     def _texts(self, root: str) -> Path:
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
-        return self._file.with_name(self._file.name + ".d") / f"{name}.json"
+        return self._file.path.with_name(self._file.path.name + ".d") / f"{name}.json"
 
     def _kept_files(self, root: str, hashes: Mapping[str, str]) -> dict[str, bytes]:
         """Return the files as they were trusted, checked by their hashes."""

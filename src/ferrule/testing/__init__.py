@@ -1,8 +1,7 @@
 """Test doubles for servers and clocks, conformance suites for protocols, and checks of plugins.
 
-Modules: `artifact_conformance`, `byte_stream`, `console_page`, `fakes`, `http_double`,
-`journal_conformance`, `media_samples`, `model_client_conformance`, `ollama_double`, `plugins`,
-`provider_double`, `pytest_plugin`, `sandbox_conformance`.
+Modules: `artifact_conformance`, `console_page`, `fakes`, `http_double`, `journal_conformance`,
+`model_client_conformance`, `plugins`, `pytest_plugin`, `sandbox_conformance`.
 """
 
 from __future__ import annotations

@@ -159,11 +159,11 @@ async def test_an_approval_that_others_can_write_or_that_is_damaged_is_none(worl
     with pytest.raises(ConfigError, match="others can write it"):
         world.approvals.get(one)
     file.chmod(0o600)
-    for damaged in ("", "[]", '{"version": 1}', '{"version": 2, "peer": ""}'):
+    for damaged in ("", "[]", '{"version": 1}', '{"version": 2, "digest": ""}'):
         file.write_text(damaged)
         with pytest.raises(ConfigError, match=r"damaged|newer"):
             world.approvals.get(one)
-    kept = {"version": 1, "peer": one.digest(), "card": {"skills": [{}]}}
+    kept = {"version": 1, "digest": one.digest(), "offer": {"skills": [{}]}}
     file.write_text(json.dumps(kept))
     with pytest.raises(ConfigError, match="damaged"):
         world.approvals.get(one)

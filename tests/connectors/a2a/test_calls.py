@@ -25,7 +25,7 @@ from ferrule.connectors.a2a.results import result_value
 from ferrule.connectors.a2a.task_state import TaskState
 from ferrule.core.calls import ErrorType
 from ferrule.engine.live_events import Progress
-from ferrule.testing.media_samples import make_png
+from media_samples import make_png
 
 
 async def test_a_skill_is_a_tool_and_its_answer_the_result(world: World) -> None:

@@ -22,8 +22,8 @@ from ferrule.connectors.mcp.results import resource_value, result_value
 from ferrule.connectors.mcp.tools import classify_tool
 from ferrule.core.errors import ConfigError, ToolDefinitionError, ToolFailed
 from ferrule.core.media import Media, has_media
-from ferrule.testing.media_samples import PDF, SVG, make_png, make_wav
 from ferrule.tools.reliability import Policies, Reliability, read_policies
+from media_samples import PDF, SVG, make_png, make_wav
 
 fields: Any = st.fixed_dictionaries(
     {},

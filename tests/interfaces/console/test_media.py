@@ -18,7 +18,7 @@ from ferrule.console.typed_output import read_output
 from ferrule.console.uploads import find_body_limit
 from ferrule.models.scripted import calls, says
 from ferrule.runtime.http.http_security import HttpGuard
-from ferrule.testing.media_samples import PDF, SVG, make_gif, make_png
+from media_samples import PDF, SVG, make_gif, make_png
 
 PART = {"hx-request": "true"}
 

@@ -49,8 +49,8 @@ from ferrule.servers.a2a.server import (
     _media_parts,  # pyright: ignore[reportPrivateUsage]
     build_card,
 )
-from ferrule.testing.media_samples import make_png
 from ferrule.tools.context import Context
+from media_samples import make_png
 
 TOKEN = "a-token-that-is-long-enough"
 

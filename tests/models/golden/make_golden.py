@@ -459,15 +459,15 @@ def respelled(case: str, event: bytes) -> bytes:
 
 def files() -> dict[str, bytes]:
     """Name and content of every golden file."""
-    from ferrule.testing.provider_double import (
+    sys.path[:0] = [str(FOLDER.parent), str(FOLDER.parents[1])]
+    import google_double
+
+    from provider_double import (
         make_message,
         make_response,
         messages_stream,
         responses_stream,
     )
-
-    sys.path.insert(0, str(FOLDER.parent))
-    import google_double
 
     made: dict[str, bytes] = {}
     for case, (content, stop, more) in MESSAGES.items():

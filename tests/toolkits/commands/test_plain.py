@@ -21,7 +21,8 @@ from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.safe_mode import SafeMode
 from ferrule.sandbox.sandbox import Sandbox
-from ferrule.toolkits.commands import CommandPolicy, plan_command, run_command
+from ferrule.toolkits.commands import CommandPolicy, run_command
+from ferrule.toolkits.commands.plan import check_plan, read_command
 from ferrule.toolkits.commands.start import NEVER_ASKS
 from ferrule.tools.context import Context
 from ferrule.tools.result_facts import take_facts
@@ -89,7 +90,8 @@ def test_text_and_list_run_the_same_program(folder: Path) -> None:
 def test_text_is_run_as_its_words_or_not_at_all(words: list[str]) -> None:
     workspace = Workspace("/usr/share")
     try:
-        planned = plan_command(shlex.join(words), shell=False, policy=OPEN, workspace=workspace)
+        planned = read_command(shlex.join(words), shell=False, workspace=workspace)
+        check_plan(planned, policy=OPEN, resources={Workspace: workspace}, folder="")
     except ToolFailed:
         return
     assert planned.argv == tuple(words)

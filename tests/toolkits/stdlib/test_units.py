@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferrule.toolkits.stdlib.unit_table import find_unit, list_units
+from ferrule.toolkits.stdlib.units import find_unit, list_units
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,6 @@ async def pull_url(
     name: str = "",
     sha256: str = "",
     progress: Progress = lambda done, total: None,
-    transport: Transport | None = None,
 ) -> ModelRecord:
     """Fetch a model file into the models' folder. What is there of an earlier try is kept.
 
@@ -127,7 +126,7 @@ async def pull_url(
     """
     chosen = choose_name(url, name)
     part = _PartialFile(models_folder() / "downloads" / f"{chosen}{_SUFFIX}.part", url)
-    sender = transport or Transport(timeouts=_TIMEOUTS)
+    sender = Transport(timeouts=_TIMEOUTS)
     try:
         await _fetch_all(url, part, sender, progress)
     finally:

@@ -96,7 +96,6 @@ def load_tools(
     repository: ConfigurationSnapshot | None = None,
     *,
     secrets: Secrets = PERSONAL_SECRETS,
-    sender: MakeSender = Sender,
 ) -> LoadedTools:
     """Return the tools of all sources.
 
@@ -110,7 +109,7 @@ def load_tools(
     sources = _sources(settings, repository, secrets, repository_secrets, loaded.notices)
     for read, allowed_secrets in sources:
         try:
-            tools += make_tools(read(), allowed_secrets, sender=sender)
+            tools += make_tools(read(), allowed_secrets)
         except ConfigError as error:
             hint = f"; {error.hint}" if error.hint else ""
             loaded.notices.append(f"HTTP tools were left out: {error.detail}{hint}")

@@ -10,6 +10,7 @@ server offered when it was last started is kept in memory by `ServerReview`.
 
 from __future__ import annotations
 
+from ferrule.connectors.approval_files import format_facts
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.sandbox.policy import SandboxPolicy
@@ -17,7 +18,7 @@ from ferrule.storage.settings.settings import Settings
 
 from .configured_servers import list_server_tools, load_configured_servers
 from .definitions import Manifest
-from .server_approvals import ServerApproval, ServerApprovals, configuration_text
+from .server_approvals import ServerApproval, ServerApprovals
 from .spec import McpServer
 
 
@@ -101,7 +102,11 @@ class ServerReview:
         ):
             seen = None
         return ServerStatus(
-            server, approval, configuration_text(server), seen, approvals.diff(server, seen)
+            server,
+            approval,
+            format_facts(server.approval_facts()),
+            seen,
+            approvals.diff(server, seen),
         )
 
     def approve_command(self, name: str, digest: str) -> None:

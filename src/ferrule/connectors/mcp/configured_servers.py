@@ -18,18 +18,10 @@ from .spec import McpServer
 from .stdio import LaunchSettings
 
 
-def load_configured_servers(settings: Settings, *, as_trusted: bool = False) -> LoadedServers:
-    """Read the servers that the settings and files name.
-
-    Args:
-        settings: The settings in force.
-        as_trusted: Read the repository's file even if the repository is not trusted, to check it.
-    """
+def load_configured_servers(settings: Settings) -> LoadedServers:
+    """Read the servers that the settings and files name."""
     return load_servers(
-        settings.repository,
-        paths.config(),
-        settings.values.get("mcp_servers") or None,
-        as_trusted=as_trusted,
+        settings.repository, paths.config(), settings.values.get("mcp_servers") or None
     )
 
 

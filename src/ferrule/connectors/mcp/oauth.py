@@ -24,7 +24,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
@@ -70,9 +69,9 @@ class FileTokenStorage:
     context: Any = None
     """What the library knows of a sign-in: the context of the provider that uses this storage."""
 
-    def __init__(self, server: McpServer, url: str, folder: Path | None = None) -> None:
+    def __init__(self, server: McpServer, url: str) -> None:
         key = hashlib.sha256(url.encode()).hexdigest()[:16]
-        self._file = (folder or paths.state() / "mcp-tokens") / f"{server.name}-{key}.json"
+        self._file = paths.state() / "mcp-tokens" / f"{server.name}-{key}.json"
 
     async def get_tokens(self) -> Any:
         from mcp.shared.auth import OAuthMetadata, OAuthToken
@@ -176,7 +175,6 @@ def make_auth(
     show_sign_in: ShowSignIn | None = None,
     wait_for_redirect: WaitForRedirect | None = None,
     redirect_url: str = "http://127.0.0.1:33418/callback",
-    storage: Any = None,
 ) -> Any:
     """Return the authentication of requests to a server, or None if it has no `oauth`.
 
@@ -186,7 +184,6 @@ def make_auth(
         show_sign_in: Shows a person where to sign in; without it nobody can.
         wait_for_redirect: Waits for the browser's redirect.
         redirect_url: The redirect address.
-        storage: The library's storage of tokens; by default the files of this module.
     """
     if server.oauth is None:
         return None
@@ -215,7 +212,7 @@ def make_auth(
     provider = _make_provider_class()(
         filled.url,
         metadata,
-        storage or kept,
+        kept,
         redirect_handler=show_sign_in or refuse_sign_in,
         callback_handler=wait_for_code,
         client_metadata_url=server.oauth.metadata_url or None,

@@ -16,26 +16,20 @@ their owner alone; a file that others can write is an error, not an approval.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal
 
+from ferrule.connectors.approval_files import ApprovalFile, format_facts
 from ferrule.connectors.text_cleaning import diff_texts
-from ferrule.core.calls import parse_json
-from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
-from ferrule.permissions.filesystem.opened_files import open_for_reading
 from ferrule.storage import paths
 
 from .definitions import Manifest, manifest_from_json
 from .spec import McpServer
 
 ApprovalState = Literal["unknown", "moved", "command", "changed", "approved"]
-_VERSION = 1
 
 
 @frozen
@@ -69,23 +63,23 @@ class ServerApprovals:
     be used.
     """
 
-    def __init__(self, folder: Path | None = None, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
-        self._now = now
 
     def get(self, server: McpServer) -> ServerApproval:
         """Return the approval state of a server as it is configured now."""
-        stored = self._load(server)
+        file = self._file(server)
+        stored = file.load()
         if stored is None:
             return ServerApproval("unknown")
         covered = str(stored.get("covered", ""))
-        if stored["command"] != server.digest():
+        if stored["digest"] != server.digest():
             return ServerApproval("moved", approved_configuration=covered)
         try:
-            manifest = manifest_from_json(stored["manifest"]) if stored.get("manifest") else None
+            manifest = manifest_from_json(stored["offer"]) if stored.get("offer") else None
             pending = manifest_from_json(stored["pending"]) if stored.get("pending") else None
         except (KeyError, TypeError, ValueError) as error:
-            raise self._unusable(server, "it is damaged", "remove it and approve again") from error
+            raise file.report_damage() from error
         if manifest is None:
             return ServerApproval("command", approved_configuration=covered)
         state: ApprovalState = "approved" if pending is None else "changed"
@@ -93,35 +87,18 @@ class ServerApprovals:
 
     def approve(self, server: McpServer, manifest: Manifest | None = None) -> None:
         """Approve the command as it is configured now and, with a manifest, the server's tools."""
-        entry = {
-            "version": _VERSION,
-            "name": server.name,
-            "place": server.folder,
-            "command": server.digest(),
-            "covered": configuration_text(server),
-            "manifest": None if manifest is None else manifest.to_json(),
-            "pending": None,
-            "at": int(self._now() * 1000),
-        }
-        self._store(server, entry)
+        offer = None if manifest is None else manifest.to_json()
+        facts = server.approval_facts()
+        self._file(server).approve(server.name, server.digest(), facts, offer)
 
     def set_pending(self, server: McpServer, manifest: Manifest | None) -> None:
         """Store what an approved server says now, or None if it says what was approved."""
-        stored = self._load(server)
-        wanted = None if manifest is None else manifest.to_json()
-        if (
-            stored is not None
-            and stored["command"] == server.digest()
-            and stored.get("pending") != wanted
-        ):
-            self._store(server, {**stored, "pending": wanted})
+        offer = None if manifest is None else manifest.to_json()
+        self._file(server).set_pending(server.digest(), offer)
 
     def revoke(self, server: McpServer) -> bool:
         """Withdraw an approval. Return whether there was one."""
-        file = self._file(server)
-        existed = file.exists()
-        file.unlink(missing_ok=True)
-        return existed
+        return self._file(server).revoke()
 
     def diff(self, server: McpServer, manifest: Manifest | None = None) -> str:
         """Return what differs from what was approved, as unified diffs; everything if nothing was.
@@ -129,54 +106,17 @@ class ServerApprovals:
         Invisible characters are spelled out.
         """
         approval = self.get(server)
-        parts = [diff_texts("command", approval.approved_configuration, configuration_text(server))]
+        parts = [
+            diff_texts(
+                "command", approval.approved_configuration, format_facts(server.approval_facts())
+            )
+        ]
         if manifest is not None:
             approved = approval.manifest.to_text() if approval.manifest else ""
             parts.append(diff_texts("tools", approved, manifest.to_text()))
         return "\n".join(part for part in parts if part)
 
-    # ---- files
-
-    def _file(self, server: McpServer) -> Path:
+    def _file(self, server: McpServer) -> ApprovalFile:
         folder = self._folder or paths.state() / "mcp"
         key = hashlib.sha256(os.fsencode(f"{server.folder}\0{server.name}")).hexdigest()[:16]
-        return folder / f"{server.name}-{key}.json"
-
-    def _load(self, server: McpServer) -> dict[str, Any] | None:
-        try:
-            file = open_for_reading(self._file(server))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._unusable(server, f"{error.strerror}", "check this file") from error
-        with file:
-            status = os.fstat(file.fileno())
-            if status.st_uid != os.getuid() or status.st_mode & 0o022:
-                raise self._unusable(
-                    server, "others can write it", "check who changed it, then `chmod 600` it"
-                )
-            try:
-                stored: Any = parse_json(file.read())
-                if stored["version"] > _VERSION:
-                    raise self._unusable(
-                        server, "it was written by a newer version", "use that version"
-                    )
-                _ = stored["command"]
-                return cast("dict[str, Any]", stored)
-            except (ValueError, KeyError, TypeError) as error:
-                raise self._unusable(
-                    server, "it is damaged", "remove it and approve again"
-                ) from error
-
-    def _store(self, server: McpServer, entry: dict[str, Any]) -> None:
-        paths.write_private(self._file(server), json.dumps(entry, indent=1, sort_keys=True) + "\n")
-
-    def _unusable(self, server: McpServer, why: str, hint: str) -> ConfigError:
-        return ConfigError(
-            f"`{self._file(server)}` cannot be used: {why}", code="mcp_approval", hint=hint
-        )
-
-
-def configuration_text(server: McpServer) -> str:
-    """Return what is approved of a server's configuration, one fact a line."""
-    return json.dumps(server.approval_facts(), indent=1, sort_keys=True) + "\n"
+        return ApprovalFile(folder / f"{server.name}-{key}.json", "mcp_approval")

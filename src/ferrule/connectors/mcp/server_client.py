@@ -131,9 +131,9 @@ class ServerClient:
         """
         await self._connect(context)
 
-    async def fetch_manifest(self, context: Context | None = None) -> Manifest:
+    async def fetch_manifest(self) -> Manifest:
         """Return what the server offers now. Raises ToolFailed."""
-        return await self._in_session(context, self._fetch_manifest)
+        return await self._in_session(None, self._fetch_manifest)
 
     async def fetch_change(self) -> Manifest | None:
         """Return what the server offers now, if it announced a change since this was asked last."""

@@ -78,7 +78,6 @@ class Bus:
             default that of the first agent.
         ring: Maximum number of events in memory, for all sessions together.
         ring_bytes: Their maximum size in bytes.
-        clock: The clock; by default the system's.
     """
 
     def __init__(
@@ -88,10 +87,9 @@ class Bus:
         journal: Journal | None = None,
         ring: int = 4096,
         ring_bytes: int = 32 << 20,
-        clock: Clock | None = None,
     ) -> None:
         self.redactor: EventRedactor = redactor or Redactor.for_environment(os.environ)
-        self.clock = clock or SystemClock()
+        self.clock: Clock = SystemClock()
         self._journal = journal
         self._lock = make_lock()
         self._ring = Ring(ring, ring_bytes)

@@ -14,7 +14,6 @@ A repository chooses no model, trusted or not: that of its agents is the session
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.engine.delegation.sub_agent import SubAgent
 from ferrule.extensions.front_matter import FileWarning, InvalidFile
+from ferrule.storage.private_files import read_own_files
 from ferrule.storage.trust import ConfigurationSnapshot
 
 from .agent_file import find_agent_name, parse_agent
@@ -64,7 +64,10 @@ def load_agents(
         inert = tuple(sorted((*repository_files, *links)))
         repository_files = {}
         links = []
-    own_files = _own_files(settings_folder) if settings_folder is not None else {}
+    own_files: dict[str, bytes] = {}
+    if settings_folder is not None:
+        agents = sorted((settings_folder / SETTINGS_SUBFOLDER).glob("*.md"))
+        own_files = read_own_files(settings_folder, agents)
     warnings = [FileWarning(name, "it is a link, and links are not followed") for name in links]
     left_out: list[InvalidFile] = []
     own_agents = _parse_all(own_files, warnings, left_out)
@@ -125,18 +128,3 @@ def _find_file(agent: SubAgent) -> str:
 def _is_agent(name: str) -> bool:
     folder, _, leaf = name.rpartition("/")
     return folder in FOLDERS and leaf.endswith(".md")
-
-
-def _own_files(folder: Path) -> dict[str, bytes]:
-    """Read the agent files of a settings folder. A file that others may write to is refused."""
-    found: dict[str, bytes] = {}
-    for path in sorted((folder / SETTINGS_SUBFOLDER).glob("*.md")):
-        if not path.is_file():
-            continue
-        status = path.stat()
-        if status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o022:
-            raise ConfigError(
-                f"`{path}`: others can write it", hint=f"check it, then `chmod go-w {path}`"
-            )
-        found[path.relative_to(folder).as_posix()] = path.read_bytes()
-    return found

@@ -45,6 +45,7 @@ from ferrule.extensions.tool_files.bundles import (
     parse_fields,
 )
 from ferrule.sandbox.policy import SandboxPolicy
+from ferrule.storage.private_files import read_own_files
 from ferrule.storage.settings.yaml_tree import Node, parse_yaml
 from ferrule.storage.trust import (
     CLAUDE_SETTINGS,
@@ -416,18 +417,8 @@ def _folders() -> frozenset[str]:
 
 def _own_files(folder: Path) -> dict[str, bytes]:
     """Read the hook files of a settings folder. A file that others may write to is refused."""
-    files: dict[str, bytes] = {}
     tables = (folder / name for name in _TABLES)
-    for path in (*tables, *sorted((folder / "hooks").glob("**/*"))):
-        if not path.is_file():
-            continue
-        status = path.stat()
-        if status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o022:
-            raise ConfigError(
-                f"`{path}`: others can write it", hint=f"check it, then `chmod go-w {path}`"
-            )
-        files[path.relative_to(folder).as_posix()] = path.read_bytes()
-    return files
+    return read_own_files(folder, (*tables, *sorted((folder / "hooks").glob("**/*"))))
 
 
 def find_own_programs(settings_folder: Path, claude_folder: Path | None) -> tuple[str, ...]:

@@ -38,7 +38,6 @@ class WebHook:
         *,
         headers: Mapping[str, str] | None = None,
         allowed_variables: Iterable[str] = (),
-        web: WebClient | None = None,
     ) -> None:
         entries = tuple(allowed)
         target = parse_url(url)
@@ -55,7 +54,7 @@ class WebHook:
         self._host = target.host
         # Only its own host: the payload must not follow a redirect elsewhere.
         own = AllowedDomains.parse((target.host,))
-        self._web = web.restrict(own) if web is not None else WebClient(domains.intersect(own))
+        self._web = WebClient(domains.intersect(own))
         self._headers = dict(headers or {})
         self._variables = frozenset(allowed_variables)
 

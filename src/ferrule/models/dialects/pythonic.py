@@ -221,9 +221,9 @@ def render_pythonic(calls: Sequence[ToolCall]) -> str:
     return f"[{', '.join(part for part in written if part)}]"
 
 
-def render_json_list(calls: Sequence[ToolCall], *, key: str = "arguments") -> str:
+def render_json_list(calls: Sequence[ToolCall]) -> str:
     """Write calls as `[{"name": …, "arguments": {…}}]`."""
-    return f"[{', '.join(render_json(call, key=key) for call in calls)}]"
+    return f"[{', '.join(render_json(call) for call in calls)}]"
 
 
 def render_json(call: ToolCall, *, key: str = "arguments") -> str:

@@ -42,7 +42,6 @@ async def retry(
     attempt: Callable[[], Awaitable[T]],
     *,
     notice: Callable[[str, str], None] | None = None,
-    attempts: int = ATTEMPTS,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     random_fraction: Callable[[], float] = random_fraction,
 ) -> T:
@@ -52,15 +51,14 @@ async def retry(
         attempt: Makes one attempt. It must raise a retryable error only while nothing of an answer
             has been seen.
         notice: Receives a line for each retry.
-        attempts: Most attempts.
         sleep: Waits for a number of seconds, at least the `retry_after` of the error.
         random_fraction: Returns random numbers between 0 and 1.
     """
-    for number in range(1, attempts + 1):
+    for number in range(1, ATTEMPTS + 1):
         try:
             return await attempt()
         except ProviderError as error:
-            if not error.retryable or number == attempts:
+            if not error.retryable or number == ATTEMPTS:
                 raise
             retry_after = error.retry_after or 0.0
             if retry_after > RETRY_AFTER_MAX:
@@ -71,10 +69,10 @@ async def retry(
             )
             wait = max(backoff, retry_after)
             if notice:
-                text = f"{error.detail}; attempt {number + 1} of {attempts} in {wait:.1f} s"
+                text = f"{error.detail}; attempt {number + 1} of {ATTEMPTS} in {wait:.1f} s"
                 notice("retry", text)
             await sleep(wait)
-    raise AssertionError("attempts must be at least 1")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def parse_retry_after(value: str | None, now: float) -> float | None:

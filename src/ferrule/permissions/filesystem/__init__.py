@@ -7,8 +7,7 @@ Modules:
     opened_files     opens files outside of a workspace, without waiting for pipes
     regular_files    opens and checks regular files
     atomic_write     replaces a file as a whole
-    folder_trees     walks and removes folders
-    hard_links       checks that all names of a file may be read
+    folder_trees     walks and removes folders, checks that all names of a file may be read
     kept_folder      puts files back that were kept of another workspace
     entry            what tools see of a file or folder
     os_errors        explains errors of the operating system to models

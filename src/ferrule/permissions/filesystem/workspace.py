@@ -47,8 +47,7 @@ from ferrule.tools.forking import make_lock
 
 from . import atomic_write, open_beneath, paths, regular_files
 from .entry import FileEntry
-from .folder_trees import FolderListing, FolderTree, ScannedName
-from .hard_links import HardLinkCheck
+from .folder_trees import FolderListing, FolderTree, HardLinkCheck, ScannedName
 from .os_errors import explain_os_errors
 from .paths import quote_path
 from .regular_files import ABSENT, stat_name

@@ -27,7 +27,6 @@ from ferrule.sandbox.policy import AppliedProtections, Protection, SandboxPolicy
 from ferrule.tools.definition import Risk, SideEffect
 
 SandboxMode = Literal["required", "ask", "off"]
-SANDBOX_MODES: tuple[SandboxMode, ...] = ("required", "ask", "off")
 """What happens when protections are missing.
 
 `required`: an error. `ask`: a question, where somebody can be asked. `off`: nothing, and commands

@@ -1,7 +1,7 @@
 """The protocol between `launcher.py` and the fork server.
 
 To the server, over its socket: one byte for each command, and with it (SCM_RIGHTS) descriptors in
-the order of `DESCRIPTORS`: the record of the launch, the command's control socket, the folder to
+this order: the record of the launch, the command's control socket, the folder to
 start in, and its standard input, output and error. The record is a file in memory that holds a
 marshalled dictionary: marshal is part of the interpreter, and both ends are the same one.
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 LAUNCH_BYTE = b"+"
 END = b"k"
-DESCRIPTORS = ("record", "control", "directory", "stdin", "stdout", "stderr")
 MAX_DESCRIPTORS = 32
 """Descriptors that one message may carry."""
 _NUMBER = struct.Struct("=i")

@@ -457,8 +457,7 @@ class IdleFile(Protocol):
 class IdleFiles:
     """The idle files of a process, the one that was used last at the end. Thread-safe."""
 
-    def __init__(self, most: int = MAX_IDLE_FILES) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._lock = make_lock()
         self._files: weakref.WeakKeyDictionary[IdleFile, None] = weakref.WeakKeyDictionary()
 
@@ -468,7 +467,7 @@ class IdleFiles:
             self._files.pop(file, None)
             self._files[file] = None
             oldest = None
-            if len(self._files) > self._most:
+            if len(self._files) > MAX_IDLE_FILES:
                 oldest = next(iter(self._files.keys()))
                 self._files.pop(oldest)
         if oldest is not None and not oldest.close_idle():

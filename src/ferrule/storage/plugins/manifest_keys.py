@@ -1,4 +1,4 @@
-"""The keys of a manifest, each declared once: checks and the table of `docs/plugins.md` use them.
+"""The keys of a manifest, each declared once: checks and the table of the documentation use them.
 
 A manifest is checked whole, because it says what a run may go on without: a key that is misspelled
 would otherwise be a key that is missing.
@@ -120,19 +120,6 @@ def check_manifest(
     check = _ManifestCheck(ships)
     valid = check.check_table("", "", table)
     return valid, tuple(check.problems)
-
-
-def format_key_table() -> str:
-    """Return the keys of a manifest and the kinds of settings as Markdown."""
-    lines = ["| key | value | |", "|---|---|---|"]
-    for one in MANIFEST_KEYS:
-        if not one.ships:
-            shown = one.key.replace("*", "NAME")
-            required = "; required" if one.is_required else ""
-            lines.append(f"| `{shown}` | {_SHOWN_TYPES[one.type]}{required} | {one.help} |")
-    lines += ["", "| kind | a value is |", "|---|---|"]
-    lines += [f"| `{name}` | {kind.help} |" for name, kind in PLUGIN_KINDS.items()]
-    return "\n".join(lines) + "\n"
 
 
 class _ManifestCheck:
@@ -300,16 +287,4 @@ _TYPE_CHECKS: Mapping[KeyType, Callable[[Any], str]] = {
     "kind": _check_kind,
     "value": _check_nothing,
     "table": _check_table,
-}
-
-_SHOWN_TYPES: Mapping[KeyType, str] = {
-    "text": "text",
-    "flag": "true or false",
-    "names": "list of names",
-    "texts": "list of texts",
-    "number": "number",
-    "object": "`module:name`",
-    "kind": "a kind",
-    "value": "a value of the kind",
-    "table": "a table",
 }

@@ -25,8 +25,6 @@ from ferrule.storage.artifacts.store import MIN_THRESHOLD, THRESHOLD
 from ferrule.storage.plugins.installed import find_installed_manifests
 from ferrule.storage.plugins.manifests import Manifest, read_shipped_manifests
 
-from .restrictions import restricts
-
 SettingKind = Literal[
     "text",
     "flag",
@@ -980,7 +978,7 @@ def _name_switches(manifest: Manifest) -> str:
     return f"Switched on by {shown}." if shown else ""
 
 
-def _list_plugin_settings(manifests: Mapping[str, Manifest]) -> Iterator[Setting]:
+def list_plugin_settings(manifests: Mapping[str, Manifest]) -> Iterator[Setting]:
     """Yield the rows of the plugins: one that switches each on or off, and one for each field."""
     for name, manifest in manifests.items():
         right = cast("ProjectRight", manifest.project)
@@ -1007,7 +1005,7 @@ SETTINGS: tuple[Setting, ...] = (
         flag="--no-plugins",
         short="Whether plugins of other distributions are used.",
     ),
-    *_list_plugin_settings(read_shipped_manifests()),
+    *list_plugin_settings(read_shipped_manifests()),
 )
 
 MODEL_SETTINGS: tuple[Setting, ...] = (
@@ -1261,7 +1259,7 @@ def list_installed() -> Mapping[str, Setting]:
 
     Raises ConfigError for plugins that cannot be told apart.
     """
-    return {setting.key: setting for setting in _list_plugin_settings(find_installed_manifests())}
+    return {setting.key: setting for setting in list_plugin_settings(find_installed_manifests())}
 
 
 def find_row(key: str) -> Setting | None:
@@ -1304,109 +1302,3 @@ OTHER_VARIABLES: Mapping[str, str] = {
     "FERRULE_TRACEBACK": "With `1` an error shows the lines of code that led to it.",
 }
 """Variables that are not settings, with what they are for."""
-
-
-def format_reference(*plugins: str) -> str:
-    """Return the settings as Markdown, for the documentation.
-
-    Args:
-        plugins: Installed plugins whose settings are part of it.
-    """
-    added = [
-        (
-            f"The plugin `{name}` of `{manifest.distribution.replace('_', '-')}`",
-            tuple(_list_plugin_settings({name: manifest})),
-        )
-        for name, manifest in find_installed_manifests().items()
-        if name in plugins
-    ]
-    tables = [
-        ("Settings", SETTINGS),
-        *added,
-        ('Per model: `models: {"provider:model": {…}}`', MODEL_SETTINGS),
-        ("Per provider: `providers: {name: {…}}`", PROVIDER_SETTINGS),
-        ("Per workspace: `folders: {/path: {…}}`", FOLDER_SETTINGS),
-    ]
-    parts = [
-        f"## {title}\n\n{_table(rows, 'models.*.' if rows is MODEL_SETTINGS else '')}"
-        for title, rows in tables
-    ]
-    in_models = {f"models.*.{old}": f"models.*.{new}" for old, new in MODEL_ALIASES.items()}
-    aliases = [f"| `{old}` | `{new}` |\n" for old, new in (ALIASES | in_models).items()]
-    head = "## Other names\n\n| in a file | means |\n|---|---|\n"
-    return "\n".join([*parts, _format_variables(), head + "".join(aliases)])
-
-
-def _format_variables() -> str:
-    """Return the section about environment variables."""
-    file_only = ", ".join(f"`{row.key}`" for row in SETTINGS if not row.has_variable)
-    rows = "".join(f"| `{name}` | {text} |\n" for name, text in OTHER_VARIABLES.items())
-    return (
-        "## Environment variables\n\n"
-        "A key of the first table is also the variable `FERRULE_` with the key in capitals, with "
-        "`_` in place of dots: `FERRULE_LIMITS_MAX_TURNS=20`, `FERRULE_PERMISSIONS_DENY="
-        "'Bash(curl:*),Edit(*.lock)'`. It goes before the files, and a flag goes before it. Only "
-        f"files can set {file_only}.\n\n"
-        "| variable | meaning |\n|---|---|\n"
-        f"{rows}\n"
-        "The folders are absolute paths. Keys of providers have [variables of their own]"
-        "(providers.md). Commands of hooks get `FERRULE_EVENT` and `FERRULE_PROJECT_DIR` (the "
-        "workspace), and those that start nothing of the workspace `FERRULE_HOOKS`, a folder with "
-        "the hook's trusted files.\n"
-    )
-
-
-def _table(rows: tuple[Setting, ...], prefix: str) -> str:
-    lines = ["| key | value | default | in a repository | |", "|---|---|---|---|---|"]
-    for row in rows:
-        text = " ".join(part for part in (row.short, row.long) if part)
-        right = _PROJECT[row.project]
-        if restricts(prefix + row.key):
-            right += ", also without trust"
-        lines.append(f"| `{row.key}` | {_value(row)} | {_default(row)} | {right} | {text} |")
-    return "\n".join(lines) + "\n"
-
-
-_PROJECT: dict[ProjectRight, str] = {
-    "free": "may set it",
-    "never": "never",
-    "lower": "may lower it",
-    "off": "may turn it off",
-    "on": "may turn it on",
-    "narrow": "may narrow it",
-    "widen": "may widen it",
-    "extend": "may extend it",
-}
-_VALUE: dict[str, str] = {
-    "flag": "true, false",
-    "names": "list",
-    "seconds": "seconds, or `5m`, `1h`",
-    "thinking": "true, false, `low` … `max`",
-    "actions": "map: path to list",
-    "models": "map",
-    "providers": "map",
-    "folders": "map",
-    "servers": "map, or list",
-    "policy": "map",
-    "policies": "map: tool to map",
-    "objects": "list of maps",
-    "numbers": "map: number to number",
-    "members": "map",
-    "loading": "list of maps",
-}
-
-
-def _value(row: Setting) -> str:
-    if row.kind == "choice":
-        return ", ".join(f"`{choice}`" for choice in row.choices)
-    return _VALUE.get(row.kind, row.kind)
-
-
-def _default(row: Setting) -> str:
-    if row.default is None or row.default == ():
-        return ""
-    if row.kind == "names":
-        return ", ".join(f"`{name}`" for name in row.default)
-    if isinstance(row.default, bool):
-        return "`true`" if row.default else "`false`"
-    return f"`{row.default}`"

@@ -30,7 +30,6 @@ from ferrule.toolkits.examples import with_examples
 from ferrule.tools.definition import Tool
 
 from .full_command_tools import command_tools
-from .plan import plan_command
 from .policy import Behavior, CommandOptions, CommandPolicy
 from .run_command_tool import run_command
 from .session_commands import SessionCommands
@@ -42,7 +41,6 @@ __all__ = [
     "CommandPolicy",
     "SessionCommands",
     "command_tools",
-    "plan_command",
     "run_command",
 ]
 

@@ -100,32 +100,6 @@ class CommandPlan:
         return make_printable(shlex.join(self.argv))
 
 
-def plan_command(
-    command: str | Sequence[str],
-    *,
-    shell: bool,
-    policy: CommandPolicy,
-    workspace: Workspace,
-    folder: str = "",
-) -> CommandPlan:
-    """Decide what exactly would run.
-
-    Args:
-        command: Text, or the words of a program that is run without a shell.
-        shell: Whether a shell reads the text.
-        policy: Which programs may run.
-        workspace: Where the command runs.
-        folder: Where it starts, relative to the workspace.
-
-    Raises:
-        ToolFailed: It may not be run, or cannot.
-    """
-    planned = read_command(command, shell=shell, workspace=workspace)
-    resources = {Workspace: workspace}
-    check_plan(planned, policy=policy, resources=resources, folder=folder)
-    return planned
-
-
 def hide_text(
     words: Sequence[str], variables: Mapping[str, str]
 ) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -11,7 +11,7 @@ Each has an output schema, and bounds on its input and output. Two need more tha
 a call says so, and how to get them.
 
 Modules: `calc`, `dates`, `json_path`, `json_query`, `numerals`, `ocr`, `plugin`, `recognizer`,
-`tesseract`, `text`, `typed`, `unit_table`, `units`.
+`tesseract`, `text`, `typed`, `units`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Find a tool among many: an index of tools and the strategies that rank them, without I/O.
 
 Modules: `bm25`, `document`, `embeddings`, `field_weights`, `index`, `inverted_index`,
-`options`, `default_ranking`, `synonyms`, `word_pieces`.
+`options`, `default_ranking`, `word_pieces`.
 """
 
 from __future__ import annotations

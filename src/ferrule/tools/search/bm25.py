@@ -67,16 +67,12 @@ class Bm25:
         """Return the weight of a word; a word in no document has the largest weight."""
         return rarity(self.size, len(self._worth(word)))
 
-    def scores(self, query: Iterable[str], *, max_share: float = 1.0) -> dict[int, float]:
-        """Score the documents that contain a word of the query; a repeated word counts again.
-
-        Words in more than the share `max_share` of the documents are skipped: they cost most and
-        say least.
-        """
+    def scores(self, query: Iterable[str]) -> dict[int, float]:
+        """Score the documents that contain a word of the query; a repeated word counts again."""
         found: dict[int, float] = {}
         for word in query:
             worth = self._worth(word)
-            if not worth or len(worth) > max_share * self.size:
+            if not worth:
                 continue
             weight = rarity(self.size, len(worth))
             for number, impact in worth.items():

@@ -6,8 +6,12 @@
               compounds, typing errors
     values    enumerated values of parameters that are in the query
     kinds     kinds of values in the query, recognised by their form: an address, a date, a file
-    synonyms  BM25F for words that mean the same as one of the query (`synonyms.txt`); a document
-              that has the word itself gets no more for a synonym
+    synonyms  BM25F for words that mean the same as one of the query; a document that has the word
+              itself gets no more for a synonym
+
+Synonyms are the groups of `synonyms.txt`, English words from software and everyday business. The
+file is for people to edit: a group a line, members divided by commas, a member of several words
+stands for all of them together. A word may be in several groups.
 
 Words that people ask with (`REQUEST_STEMS`) count less. The weights were fitted to one half of the
 requests over public function catalogs, checked on the other half, and rounded: what matters is that
@@ -20,15 +24,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 
 from ferrule.tools.word_stems import content_stems, stem, stems, tokens
 
 from .bm25 import Impacts, rarity
 from .document import Document
 from .inverted_index import InvertedIndex
-from .synonyms import Words, find_synonyms
 from .word_pieces import split_pieces
 
 _WORDS_OF_ASKING = """
@@ -156,3 +161,47 @@ def value_kinds(query: str) -> list[str]:
         if sign.search(query):
             found += kind_stems
     return found
+
+
+Words = tuple[str, ...]
+"""Stems that stand for one thing together."""
+
+_LONGEST = 3
+"""Words of the longest member that is found in a request."""
+
+
+def find_synonyms(request: Sequence[str]) -> Iterator[tuple[Words, tuple[Words, ...]]]:
+    """Iterate over the parts of a request that are members of groups, with the other members.
+
+    `request` are the stems of all words in order. Of members that begin at the same word the
+    longest counts; parts do not overlap.
+    """
+    groups = read_groups()
+    start = 0
+    while start < len(request):
+        for length in range(_LONGEST, 0, -1):
+            part = tuple(request[start : start + length])
+            if part in groups:
+                yield part, groups[part]
+                start += len(part)
+                break
+        else:
+            start += 1
+
+
+@cache
+def read_groups() -> Mapping[Words, tuple[Words, ...]]:
+    """Return the content stems of the other members of its groups, by the stems of a member."""
+    text = (files("ferrule.tools.search") / "synonyms.txt").read_text(encoding="utf-8")
+    found: defaultdict[Words, dict[Words, None]] = defaultdict(dict)
+    for line in text.splitlines():
+        if not line or line.startswith("#"):
+            continue
+        members = [tuple(stems(member)) for member in line.split(",")]
+        contents = [tuple(content_stems(member) or stems(member)) for member in line.split(",")]
+        for member in members:
+            found[member].update(dict.fromkeys(contents))
+    return {
+        member: tuple(other for other in others if other != member)
+        for member, others in found.items()
+    }

@@ -14,7 +14,7 @@ import pytest
 
 from ferrule.core.events import RunStarted
 from ferrule.storage.journal.sqlite import SqliteJournal
-from ferrule.testing.media_samples import PDF, make_png
+from media_samples import PDF, make_png
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

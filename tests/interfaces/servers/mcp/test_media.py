@@ -13,7 +13,7 @@ from mcp_place import NEW, OLD, Place
 from ferrule import Audio, Document, Image, tool
 from ferrule.connectors.mcp.results import result_value
 from ferrule.core.media import Media
-from ferrule.testing.media_samples import PDF, make_png, make_wav
+from media_samples import PDF, make_png, make_wav
 
 
 @tool(side_effect="read")

@@ -19,7 +19,7 @@ from ferrule.models.client import Capabilities
 from ferrule.models.media_encoding import read_bytes
 from ferrule.models.scripted import Scripted, calls, fails, says
 from ferrule.servers.openai.models import OfferedModels
-from ferrule.testing.media_samples import PDF, make_png
+from media_samples import PDF, make_png
 
 TEXT = Capabilities(tools=False, structured=False)
 FORCED = Capabilities(tools=False, structured=True)

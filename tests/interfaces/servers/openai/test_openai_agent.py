@@ -27,7 +27,7 @@ from ferrule.hooks import block, hook
 from ferrule.models.scripted import Scripted, calls, fails, says
 from ferrule.runtime.http.http_security import Principal
 from ferrule.servers.openai import responses
-from ferrule.testing.media_samples import make_png
+from media_samples import make_png
 
 READ = {"permissions__allow": ("Read",)}
 LOOK = calls(("read_file", {"path": "plan.txt"}), text="Let me look.", usage=Usage(10, 3))

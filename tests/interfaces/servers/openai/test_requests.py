@@ -22,7 +22,7 @@ from ferrule.servers.openai.errors import RequestRefused
 from ferrule.servers.openai.messages import ParsedMessages, parse_messages
 from ferrule.servers.openai.parameters import parse_sampling
 from ferrule.servers.openai.requests import parse_request
-from ferrule.testing.media_samples import PDF, SVG, make_gif
+from media_samples import PDF, SVG, make_gif
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -26,8 +26,7 @@ from pydantic_core import PydanticSerializationError
 from ferrule.core.calls import encode_json
 from ferrule.models.answer_building import objects_in
 from ferrule.models.scripted import Step
-
-from .http_double import HttpDouble, Reply, Request
+from ferrule.testing.http_double import HttpDouble, Reply, Request
 
 PIECE_LENGTH = 3
 """Characters per streamed piece."""

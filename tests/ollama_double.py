@@ -16,8 +16,7 @@ from typing import Any, cast
 from ferrule.core.calls import encode_json
 from ferrule.models.answer_building import objects_in
 from ferrule.models.scripted import Step
-
-from .http_double import HttpDouble, Reply, Request
+from ferrule.testing.http_double import HttpDouble, Reply, Request
 
 MODEL_DETAILS: dict[str, Any] = {
     "capabilities": ["completion", "tools"],

@@ -11,7 +11,7 @@ import pytest
 
 from ferrule import Agent, Permissions, Scripted
 from ferrule.engine import driver
-from ferrule.engine.shown_state import digest_files
+from ferrule.engine.approval_requests import digest_files
 from ferrule.models.scripted import calls, says
 from ferrule.permissions.approvals import AllowlistApprover, ApprovalAnswer, ApprovalRequest
 from ferrule.permissions.command_analysis.analysis import analyse_command
