@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -10,15 +11,17 @@ from typing import Any
 
 import pytest
 from cluster import Cluster
+from engine_servers import serve
 
 pytest.importorskip("procrastinate", reason="needs the extra `scale`")
 
 import psycopg
 from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
+from psycopg_pool import ConnectionPool
 
 from ferrule.cli.exit_codes import run as ferrule
-from ferrule.core.errors import FerruleError
+from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.engine.distributed import worker as working
 from ferrule.engine.distributed.engines import (
     Do,
@@ -26,10 +29,11 @@ from ferrule.engine.distributed.engines import (
     EngineUnreachable,
     GoOnElsewhere,
     Ticket,
+    open_engine,
     reach,
     run_blocking,
 )
-from ferrule.engine.distributed.job import Job
+from ferrule.engine.distributed.job import MAX_NAME_BYTES, Job
 from ferrule.engine.distributed.jobs import Jobs
 from ferrule.engine.distributed.outcomes import OutcomeTable
 from ferrule.engine.distributed.worker import Worker, WorkerTimes
@@ -374,3 +378,43 @@ def test_a_server_that_is_away_is_named_with_what_names_it(
     with kept_by_process(), pytest.raises(EngineUnreachable, match="cannot be reached") as refused:
         Jobs(url, engine=name)
     assert hint in refused.value.hint and refused.value.retryable
+
+
+@pytest.mark.parametrize(
+    "address", ["workers.example.com:9080", "http://workers.example.com", "http://workers:port"]
+)
+def test_an_address_that_is_not_a_whole_url_is_refused_before_anything_is_served(
+    address: str,
+) -> None:
+    pytest.importorskip("restate", reason="needs the extra `restate`")
+    with pytest.raises(ConfigError, match=re.escape(f"`{address}`")) as refused:
+        open_engine(f"restate:{address}", EngineOptions(""))
+    assert "`http://127.0.0.1:9080`" in refused.value.hint
+
+
+def test_an_engine_whose_first_connection_failed_connects_later(
+    url: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = ConnectionPool.wait
+
+    def wait_shortly(self: ConnectionPool[Any], timeout: float = 0) -> None:
+        wait(self, 0.5)
+
+    monkeypatch.setattr(ConnectionPool, "wait", wait_shortly)
+    engine = engine_of(url)
+    name = str(sql(url, "SELECT current_database()")[0][0])
+    cluster.sql(f"ALTER DATABASE {name} RENAME TO {name}_away")
+    with pytest.raises(EngineUnreachable):
+        run_blocking(engine.submit([ONE]))
+    cluster.sql(f"ALTER DATABASE {name}_away RENAME TO {name}")
+    run_blocking(engine.submit([ONE]))
+    engine.close()
+    assert sql(url, "SELECT count(*) FROM procrastinate_jobs") == [(1,)]
+
+
+def test_names_that_are_long_in_any_script_reach_an_engine_that_bounds_them() -> None:
+    longest = "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * (MAX_NAME_BYTES // 3)
+    with serve("temporal") as server:
+        engine = open_engine(server.engine, EngineOptions(""))
+        with kept_by_process():
+            run_blocking(engine.submit([Ticket(longest, "talk", longest, 0)]))

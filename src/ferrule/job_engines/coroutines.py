@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any
 
 
@@ -26,10 +26,19 @@ async def call_when(event: asyncio.Event, call: Callable[[], None]) -> None:
     call()
 
 
-async def repeat(call: Callable[[], Awaitable[None] | None], seconds: float) -> None:
-    """Call something now, and again each time after so many seconds."""
+async def repeat(
+    call: Callable[[], Awaitable[bool | None] | None],
+    seconds: float,
+    *,
+    but: type[Exception] | None = None,
+) -> None:
+    """Call something now and again each time after so many seconds, until it returns True.
+
+    An error of the class `but` is left to the next time.
+    """
     while True:
-        called = call()
-        if called is not None:
-            await called
+        with suppress(but) if but else nullcontext():
+            called = call()
+            if called is not None and await called:
+                return
         await asyncio.sleep(seconds)

@@ -8,12 +8,12 @@ that was lost are found when jobs come, or after three times `lost_after` at the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import asyncpg as untyped_asyncpg
+from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment
 from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
 from pgqueuer.errors import PgqException, RetryRequested
 from pgqueuer.models import Job
@@ -31,11 +31,11 @@ from ferrule.engine.distributed.engines import (
 )
 
 from .coroutines import call_when, run_with
+from .tables import make_tables
 
 asyncpg: Any = untyped_asyncpg
 ENTRYPOINT = "ferrule"
 WHOSE = "the jobs of PgQueuer"
-_LOCK = "SELECT pg_advisory_lock(1178948178)"
 
 
 class PgQueuerEngine(Engine):
@@ -51,27 +51,20 @@ class PgQueuerEngine(Engine):
             )
 
     async def prepare(self) -> None:
-        async with self._connect() as db:
-            await db.execute(_LOCK)
-            queries = Queries(AsyncpgDriver(db))
-            if not await queries.schema_is_installed():
-                await queries.install()
+        make_tables(
+            self._database, WHOSE, "pgqueuer", QueryBuilderEnvironment().build_install_query
+        )
 
     async def submit(self, tickets: Sequence[Ticket]) -> None:
-        async with self._connect() as db:
-            await Queries(AsyncpgDriver(db)).enqueue(
-                [ENTRYPOINT] * len(tickets),
-                [ticket.run.encode() for ticket in tickets],
-                [-ticket.priority for ticket in tickets],
-                [timedelta(seconds=ticket.delay) for ticket in tickets],
-            )
-
-    @asynccontextmanager
-    async def _connect(self) -> AsyncGenerator[Any]:
         with reach(WHOSE, asyncpg.PostgresError, asyncpg.InterfaceError, PgqException, OSError):
             db = await asyncpg.connect(self._database, timeout=10)
             try:
-                yield db
+                await Queries(AsyncpgDriver(db)).enqueue(
+                    [ENTRYPOINT] * len(tickets),
+                    [ticket.run.encode() for ticket in tickets],
+                    [-ticket.priority for ticket in tickets],
+                    [timedelta(seconds=ticket.delay) for ticket in tickets],
+                )
             finally:
                 await db.close()
 

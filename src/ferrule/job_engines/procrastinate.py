@@ -9,29 +9,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import psycopg
 from procrastinate import App, PsycopgConnector, RetryStrategy, SyncPsycopgConnector
 from procrastinate.exceptions import ConnectorException
-from procrastinate.jobs import Job
-from procrastinate.manager import JobManager
+from procrastinate.jobs import JobDeferrer
 from procrastinate.schema import SchemaManager
 from procrastinate.worker import Worker
 from psycopg_pool import AsyncConnectionPool
 
 from ferrule.engine.distributed.engines import RETRY_SECONDS, Do, EngineOptions, Ticket, reach
-from ferrule.storage.journal.postgres_connection import KEEPALIVES
 
 from .coroutines import call_when, repeat, run_with
+from .tables import CONNECTING, make_tables
 
 QUEUE, TASK = "ferrule", "ferrule.run"
 WHOSE = "the jobs of Procrastinate"
 POLL_SECONDS = {False: 30.0, True: 5.0}
 """Without and behind a pooler, where nothing can be announced."""
-_LOCK = "SELECT pg_advisory_xact_lock(1178948178)"
 _WAKE = f"""SELECT pg_notify('procrastinate_queue_v1#{QUEUE}', '{{"type": "job_inserted"}}')"""
 
 
@@ -40,43 +38,27 @@ class ProcrastinateEngine:
 
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
-        # A pooler may stand before the database.
-        self._kept: dict[str, Any] = {
-            "prepare_threshold": None,
-            "connect_timeout": 10,
-            **KEEPALIVES,
-        }
-        self._connecting: dict[str, Any] = {"conninfo": options.database, "kwargs": self._kept}
-        self._app: App | None = None
+        self._connecting: dict[str, Any] = {"conninfo": options.database, "kwargs": CONNECTING}
+        connector = SyncPsycopgConnector(min_size=1, max_size=1, timeout=10, **self._connecting)
+        self._submitting = App(connector=connector)
 
     async def prepare(self) -> None:
-        with (
-            reach(WHOSE, psycopg.Error),
-            psycopg.connect(self._options.database, **self._kept) as db,
-        ):
-            db.execute(_LOCK)
-            found = db.execute("SELECT to_regclass('procrastinate_jobs')").fetchone()
-            if found == (None,):
-                db.execute(SchemaManager.get_schema().encode())
+        make_tables(self._options.database, WHOSE, "procrastinate_jobs", SchemaManager.get_schema)
 
     async def submit(self, tickets: Sequence[Ticket]) -> None:
-        with reach(WHOSE, ConnectorException):
-            self._open().batch_defer_jobs([_as_job(ticket) for ticket in tickets])
-
-    def _open(self) -> JobManager:
-        if self._app is None:
-            connector = SyncPsycopgConnector(min_size=1, max_size=1, timeout=10, **self._connecting)
-            self._app = App(connector=connector)
-            self._app.open()
-        return self._app.job_manager
+        with reach(WHOSE, psycopg.Error, ConnectorException), ExitStack() as undo:
+            # A pool that could not be opened stays closed: then the next call makes another.
+            undo.callback(self.close)
+            app = self._submitting.open()
+            undo.pop_all()
+            app.job_manager.batch_defer_jobs([_configure(app, one).job for one in tickets])
 
     def close(self) -> None:
-        if self._app is not None:
-            self._app.close()
-        self._app = None
+        self._submitting.close()
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
-        every, is_pooled = self._options.lost_after, self._options.is_pooled
+        every = self._options.lost_after
+        is_pooled = self._options.is_pooled
         # No connection is checked before its use: that would double what an idle worker asks.
         pool = AsyncConnectionPool(
             min_size=1, max_size=4, configure=_commit_each, open=False, **self._connecting
@@ -106,33 +88,28 @@ class ProcrastinateEngine:
                 worker.shutdown_graceful_timeout = None
                 worker.stop()
 
-            rescue = repeat(partial(_rescue, app, every), every)
+            # Another worker may be quicker, or the database away: then it is done the next time.
+            rescue = repeat(partial(_rescue, app, every), every, but=ConnectorException)
             async with run_with(call_when(stop, leave), rescue):
                 await worker.run()
 
 
 async def _rescue(app: App, every: float) -> None:
     """Hand out again the jobs of lost workers."""
-    manager = app.job_manager
-    # Another worker may be quicker; then it goes on with the others, too.
-    with suppress(ConnectorException):
-        for job in await manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=every):
-            await manager.retry_job(job)
-            await app.connector.execute_query_async(_WAKE)
+    for job in await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=every):
+        await app.job_manager.retry_job(job)
+        await app.connector.execute_query_async(_WAKE)
 
 
 async def _commit_each(connection: psycopg.AsyncConnection[Any]) -> None:
     await connection.set_autocommit(True)
 
 
-def _as_job(ticket: Ticket) -> Job:
-    return Job(
-        id=None,
+def _configure(app: App, ticket: Ticket) -> JobDeferrer:
+    return app.configure_task(
+        TASK,
         queue=QUEUE,
-        lock=None,
-        queueing_lock=None,
-        task_name=TASK,
         priority=-ticket.priority,
+        schedule_at=ticket.due if ticket.delay else None,
         task_kwargs={"run": ticket.run},
-        scheduled_at=ticket.due if ticket.delay else None,
     )

@@ -16,7 +16,6 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import restate
@@ -26,7 +25,6 @@ from restate.retry_policy import InvocationRetryPolicy
 from restate.server import install_shutdown_hook
 
 from ferrule.engine.distributed.engines import (
-    RETRY_SECONDS,
     Do,
     Engine,
     EngineOptions,
@@ -35,7 +33,7 @@ from ferrule.engine.distributed.engines import (
     reach,
 )
 
-from .coroutines import run_with
+from .coroutines import repeat, run_with
 
 SERVICE, HANDLER = "ferrule", "run"
 HINT = (
@@ -44,10 +42,7 @@ HINT = (
 )
 YEAR = timedelta(days=365)
 _RETRIES = InvocationRetryPolicy(
-    initial_interval=timedelta(seconds=1),
-    exponentiation_factor=1,
-    max_interval=timedelta(seconds=RETRY_SECONDS),
-    max_attempts=1_000_000_000,
+    initial_interval=timedelta(seconds=1), exponentiation_factor=1, max_attempts=1_000_000_000
 )
 
 
@@ -55,7 +50,7 @@ class RestateEngine(Engine):
     """The engine of one Restate server."""
 
     def __init__(self, options: EngineOptions) -> None:
-        self._workers = options.address or "http://127.0.0.1:9080"
+        self._workers = options.parse_url("http://127.0.0.1:9080")
         self._ingress = os.environ.get("RESTATE_INGRESS_URL", "http://127.0.0.1:8080")
         self._admin = os.environ.get("RESTATE_ADMIN_URL", "http://127.0.0.1:9070")
 
@@ -78,15 +73,12 @@ class RestateEngine(Engine):
                 raise
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
-        service = restate.Service(SERVICE)
-
         # A job may take as long as it likes: that its worker is gone is seen at the connection.
-        @service.handler(
-            HANDLER,
-            inactivity_timeout=YEAR,
-            abort_timeout=YEAR,
-            invocation_retry_policy=_RETRIES,
+        service = restate.Service(
+            SERVICE, inactivity_timeout=YEAR, abort_timeout=YEAR, invocation_retry_policy=_RETRIES
         )
+
+        @service.handler(HANDLER)
         async def work(context: restate.Context, run: str) -> None:
             await do(run)
 
@@ -95,24 +87,21 @@ class RestateEngine(Engine):
         # The library takes over SIGTERM, in the main thread, when it is first asked.
         with suppress(RuntimeError, ValueError):
             install_shutdown_hook(asyncio.get_running_loop(), stop.set)
-        async with run_with(self._register()):
+        registering = repeat(self._register, 1, but=EngineUnreachable)
+        async with run_with(registering):
             await serve(serving, self._configure(concurrency), shutdown_trigger=stop.wait)
 
     def _configure(self, concurrency: int) -> Config:
-        where = urlsplit(self._workers)
-        is_here = where.hostname in ("127.0.0.1", "localhost")
+        is_here = self._workers.hostname in ("127.0.0.1", "localhost")
         config = Config()
-        config.bind = [f"{'127.0.0.1' if is_here else '0.0.0.0'}:{where.port}"]
+        config.bind = [f"{'127.0.0.1' if is_here else '0.0.0.0'}:{self._workers.port}"]
         config.workers = 2  # so that the workers of a machine may share the port
         config.h2_max_concurrent_streams = concurrency
         config.graceful_timeout = 60
         return config
 
-    async def _register(self) -> None:
+    async def _register(self) -> bool:
         """Tell the server where the workers are, once this one listens."""
-        deployment = {"uri": self._workers, "force": True}
-        while True:
-            with suppress(EngineUnreachable):
-                await asyncio.to_thread(self._ask, f"{self._admin}/deployments", deployment)
-                return
-            await asyncio.sleep(1)
+        deployment = {"uri": self._workers.geturl(), "force": True}
+        await asyncio.to_thread(self._ask, f"{self._admin}/deployments", deployment)
+        return True

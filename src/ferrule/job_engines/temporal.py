@@ -77,7 +77,9 @@ class TemporalEngine(Engine):
                     # A worker hands in again what it leaves, before it has returned.
                     id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
                     priority=Priority(
-                        priority_key=min(5, ticket.priority + 1), fairness_key=ticket.tenant[:60]
+                        priority_key=min(5, ticket.priority + 1),
+                        # The server takes so many bytes, not characters.
+                        fairness_key=ticket.tenant.encode()[:64].decode(errors="ignore"),
                     ),
                 )
 
@@ -101,8 +103,9 @@ class TemporalEngine(Engine):
                 workflows=[JobWorkflow],
                 activities=[work],
                 max_concurrent_activities=concurrency,
-                # A worker that leaves has its runs left before that.
-                graceful_shutdown_timeout=timedelta(hours=1),
+                # A worker that leaves has its runs left before that. Where it stops by itself, runs
+                # go on, and their jobs come again.
+                graceful_shutdown_timeout=timedelta(minutes=1),
                 workflow_runner=UnsandboxedWorkflowRunner(),
             )
             async with worker:

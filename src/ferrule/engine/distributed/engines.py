@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from urllib.parse import SplitResult, urlsplit
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
@@ -121,6 +122,21 @@ class EngineOptions:
     address: str = ""
     lost_after: float = LOST_AFTER
     is_pooled: bool = False
+
+    def parse_url(self, default: str) -> SplitResult:
+        """Return the address, which is to be a URL. Raises ConfigError."""
+        url = urlsplit(self.address or default)
+        try:
+            is_whole = bool(url.hostname and url.port)
+        except ValueError:
+            is_whole = False
+        if not is_whole:
+            raise ConfigError(
+                f"the address of an engine is `{self.address}`",
+                hint=f"write a URL with scheme, host and port, such as `{default}`",
+                code="engine_address",
+            )
+        return url
 
 
 class Engine(Protocol):

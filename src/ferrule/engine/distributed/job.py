@@ -14,6 +14,8 @@ from ferrule.core.value_class import options
 from ferrule.storage.journal.postgres_connection import is_storable
 
 MAX_PRIORITY = 2**31 - 1
+MAX_NAME_BYTES = 1000
+"""Bytes of an id, tenant or user: what an index of PostgreSQL and the engines take."""
 
 
 @options
@@ -44,6 +46,13 @@ class Job:
         names = (self.run, self.session, self.tenant, self.user)
         if not is_storable("".join(names)):
             raise ConfigError(f"unusable name in {names!r}", code="job_name")
+        for name in names:
+            if len(name.encode()) > MAX_NAME_BYTES:
+                raise ConfigError(
+                    f"`{name[:40]}…` has more than {MAX_NAME_BYTES} bytes",
+                    hint="shorten the job's id, session, tenant or user",
+                    code="job_name",
+                )
         if not 0 <= self.priority <= MAX_PRIORITY:
             raise ConfigError(
                 f"priority = {self.priority}", hint=f"use 0 to {MAX_PRIORITY}; 1 goes first"
