@@ -17,6 +17,7 @@ from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.context import Context
 
 from .dispatcher import PreparedCall
+from .hooks.broken_guards import log_broken_guard
 from .session_log import SessionLog
 from .shown_state import digest_files, digest_shown
 
@@ -109,6 +110,7 @@ async def request_approval(
             raise
         return ToolAnswered(build_cancelled_result(prepared.call, why))
     except Exception as error:  # noqa: BLE001  boundary: an approver that breaks has not said yes (fail closed)
+        log_broken_guard("the approver", call_id, error)
         message = str(error)
         if not isinstance(error, FerruleError):
             message = f"{type(error).__name__}: {message}"
