@@ -21,14 +21,18 @@ def explain_unseen(program: str) -> str:
     Args:
         program: The program's absolute path.
     """
-    unseen = _unseen_files(program)
     listed = json.dumps(folders_of(program), ensure_ascii=False)
-    files = " and ".join(f"`{path}`" for path in unseen)
     return (
-        f"{files} {'is' if len(unseen) == 1 else 'are'} out of sight for commands; if that is to "
-        "be seen, a person writes this line into their own settings: "
-        f"`sandbox: {{readable: {listed}}}`"
+        f"{name_unseen(program)} out of sight for commands; a person can open the folders by "
+        f"`sandbox: {{readable: {listed}}}` in their own settings"
     )
+
+
+def name_unseen(program: str) -> str:
+    """Return the files that are not seen and the verb: ``"`a` and `b` are"``."""
+    unseen = _unseen_files(program)
+    files = " and ".join(f"`{path}`" for path in unseen)
+    return f"{files} {'is' if len(unseen) == 1 else 'are'}"
 
 
 def folders_of(program: str) -> list[str]:
