@@ -216,3 +216,89 @@ def test_a_server_works_where_its_entry_says(ferrule: Any, server: Path, tmp_pat
     content["mcpServers"]["plain"]["cwd"] = "gone"
     file.write_text(json.dumps(content))
     assert "cannot work in" in ferrule("mcp", "approve", "plain", "--yes").err
+
+
+OLD_SERVER = r"""
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["method"] == "server/discover":
+        for number in range(30):
+            print(f"{'Failed to validate request' if not number else 'field'}: {number}", file=sys.stderr)
+        sys.stderr.flush()
+        answer = {"error": {"code": -32602, "message": "Invalid request parameters"}}
+    elif asked["method"] == "initialize" and sys.argv[1:] == ["dies"]:
+        sys.exit(3)
+    elif asked["method"] == "initialize":
+        answer = {"result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                             "serverInfo": {"name": "old", "version": "1"}}}
+    elif asked["method"] == "tools/list":
+        answer = {"result": {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]}}
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"""
+
+
+def test_a_complaint_about_the_newer_first_question_is_not_shown(
+    ferrule: Any, server: Path
+) -> None:
+    (server / "old_server.py").write_text(OLD_SERVER)
+    ferrule("mcp", "add", "old", "--", PYTHON, "old_server.py")
+    ran = ferrule("mcp", "approve", "old", "--yes")
+    assert ran.code == 0 and "+tool look" in ran.err
+    assert "Failed to validate" not in ran.err and "field: 7" not in ran.err
+
+
+def test_a_complaint_is_in_the_error_of_a_server_that_does_not_start(
+    ferrule: Any, server: Path
+) -> None:
+    (server / "old_server.py").write_text(OLD_SERVER)
+    ferrule("mcp", "add", "old", "--", PYTHON, "old_server.py", "dies")
+    ran = ferrule("mcp", "approve", "old", "--yes")
+    assert ran.code == 2 and "field: 29" in ran.err
+
+
+def test_a_program_that_a_server_does_not_see_is_opened_for_it_alone(
+    ferrule: Any, server: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "elsewhere/bin/server"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nexit 3\n")
+    program.chmod(0o755)
+    ferrule("mcp", "add", "far", "--", str(program))
+    ran = ferrule("mcp", "approve", "far", "--yes")
+    opened = f'`"readable": ["{program.parent.parent}"]` in the entry of server `far`'
+    assert ran.code == 2 and opened in ran.err and "sandbox:" not in ran.err
+
+
+def test_a_server_is_removed_with_its_approval_and_can_be_added_again(
+    ferrule: Any, server: Path
+) -> None:
+    add(ferrule)
+    ferrule("mcp", "approve", "plain", "--yes")
+    ran = ferrule("mcp", "add", "plain", "--", PYTHON)
+    assert ran.code == 2 and "`ferrule mcp remove plain`" in ran.err
+    assert ferrule("mcp", "remove", "plain").code == 0
+    assert ferrule("mcp", "list").out == ""
+    add(ferrule)
+    assert "not approved" in ferrule("mcp", "list").out
+
+
+def test_an_entry_that_cannot_be_read_is_removed(
+    ferrule: Any, server: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "config/mcp.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text('{"mcpServers": {"odd": {"comand": "x"}}}')
+    assert ferrule("mcp", "remove", "odd").code == 0
+    assert json.loads(file.read_text()) == {"mcpServers": {}}
+
+
+def test_a_server_of_the_repository_is_not_removed_and_its_place_is_named(
+    ferrule: Any, server: Path
+) -> None:
+    (server / ".mcp.json").write_text(json.dumps({"mcpServers": {"theirs": {"command": PYTHON}}}))
+    ferrule("trust", "--yes")
+    ran = ferrule("mcp", "remove", "theirs")
+    assert ran.code == 2 and "in the repository" in ran.err

@@ -6,13 +6,14 @@ import json
 import os
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from ferrule.cli.rows import print_row
-from ferrule.core.errors import ConfigError
+from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.similar_names import suggest_names
 from ferrule.runtime.lazy_group import CommandGroup
 from ferrule.runtime.lazy_imports import lazy_imports
@@ -332,6 +333,28 @@ def revoke(name: str, workspace: str | None) -> None:
 @mcp.command()
 @click.argument("name")
 @_workspace
+def remove(name: str, workspace: str | None) -> None:
+    """Remove a server from your own `mcp.json`, and withdraw its approval."""
+    file = paths.config() / configuration.PERSONAL_FILE
+    content = _read_own_file(file)
+    if name not in content.get("mcpServers", {}):
+        server = _find_server(_load_settings(workspace), name)
+        of_repository = server.origin == "repository"
+        place = "the repository" if of_repository else "`mcp_servers` of your settings"
+        raise ConfigError(
+            f"`{name}` is not in `{file}` but in {place}",
+            hint=f"remove it there, or `ferrule mcp revoke {name}`",
+        )
+    with suppress(FerruleError, click.UsageError):  # an entry that cannot be read is removed, too
+        server_approvals.ServerApprovals().revoke(_find_server(_load_settings(workspace), name))
+    del content["mcpServers"][name]
+    paths.write_private(file, json.dumps(content, indent=2) + "\n")
+    click.echo(f"removed `{name}` from {file}", err=True)
+
+
+@mcp.command()
+@click.argument("name")
+@_workspace
 def test(name: str, workspace: str | None) -> int:
     """Start an approved server; show its protocol version and its tools. No tool is called."""
     settings = _load_settings(workspace)
@@ -392,7 +415,8 @@ def add(
     file = paths.config() / configuration.PERSONAL_FILE
     if name in _read_own_file(file).get("mcpServers", {}):
         raise ConfigError(
-            f"`{file}` has a server `{name}` already", hint="choose another name, or edit the file"
+            f"`{file}` has a server `{name}` already",
+            hint=f"`ferrule mcp remove {name}` removes it; or edit the file",
         )
     write_entries({name: entry})
     click.echo(

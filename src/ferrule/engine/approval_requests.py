@@ -37,6 +37,7 @@ from ferrule.tools.context import Context
 from ferrule.tools.definition import SideEffect, Tool
 
 from .dispatcher import PreparedCall
+from .hooks.broken_guards import log_broken_guard
 from .session_log import SessionLog
 
 
@@ -128,6 +129,7 @@ async def request_approval(
             raise
         return ToolAnswered(build_cancelled_result(prepared.call, why))
     except Exception as error:  # noqa: BLE001  boundary: an approver that breaks has not said yes (fail closed)
+        log_broken_guard("the approver", call_id, error)
         message = str(error)
         if not isinstance(error, FerruleError):
             message = f"{type(error).__name__}: {message}"

@@ -66,11 +66,17 @@ def run_in_new_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     What interrupts the caller stops the work, and reaches the caller once that has ended.
     """
+    if _has_running_loop():
+        return _RunInThread(work).wait()
+    return asyncio.run(work())
+
+
+def _has_running_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work())
-    return _RunInThread(work).wait()
+        return False
+    return True
 
 
 _POLL_SECONDS = 0.05

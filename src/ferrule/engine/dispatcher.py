@@ -42,6 +42,7 @@ from ferrule.tools.definition import Loading, Risk, SideEffect, Tool, misfit_not
 from . import rewind, timeouts_and_retries, tool_search
 from .artifacts.large_results import ArtifactIntake, cut_chunks
 from .clock import Clock, SystemClock
+from .hooks.broken_guards import log_broken_guard
 from .hooks.call_hooks import Answer, Ask, Block, Change, Hook
 from .result_bounds import Bounded, bound_text
 from .stopping import STOP_SECONDS, check_stop, get_stop
@@ -406,6 +407,7 @@ class Dispatcher:
         except JournalError:
             raise
         except Exception as error:  # noqa: BLE001  boundary: a broken hook blocks (fail closed)
+            log_broken_guard(f"the hook `{_hook_name(hook)}`", call.id, error)
             answer = Block(f"a hook failed: {_describe_error(error)}")
         if isinstance(answer, Block):
             context.record(CallHooked(call.id, _hook_name(hook), "block", answer.reason))
@@ -442,6 +444,7 @@ class Dispatcher:
         except JournalError:
             raise
         except Exception as error:  # noqa: BLE001  boundary: a hook that cannot check a result withholds it
+            log_broken_guard(f"the hook `{_hook_name(hook)}`", result.call_id, error)
             message = f"the result was withheld: a hook failed: {_describe_error(error)}"
             context.record(CallHooked(result.call_id, _hook_name(hook), "result", message))
             return replace(

@@ -48,6 +48,10 @@ _LEADS = {
     "deps": "run(text, deps=...), and deps_type=... here",
     "history": "run(text, history=...)",
     "message_history": "run(text, history=...)",
+    **dict.fromkeys(
+        ("session", "session_id", "thread_id", "conversation_id", "resume"),
+        "`agent.session(id=..., resume=True)`, and call `run` of that session",
+    ),
     "require_successful_tools": "run(text, require_successful_tools=[...])",
 }
 """Names that other programs have -> what to write here."""
@@ -72,6 +76,8 @@ def explain_run_options(unknown: Sequence[str], options: Sequence[str]) -> str:
     said = explain_unknown_options(unknown, options)
     for name in unknown:
         lead = _find_lead(name)
+        if lead.startswith("`"):
+            return f"{said}; for `{name}` write {lead}"
         if lead and not lead.startswith("run("):
             return f"{said}; for `{name}` give the agent {lead}"
     return f"{said}; everything else is given to `Agent(...)`"

@@ -7,7 +7,7 @@ outside it, if commands cannot write them (`unconfined_sandbox`, `trusted_proces
 
 Packages: `backends`, `inside`, `network`, `view`.
 Modules: `attacks`, `command`, `deputies`, `launcher`, `openings`, `policy`, `preview`,
-`running_command`, `sandbox`, `temporary_folder`, `trusted_process`.
+`running_command`, `sandbox`, `temporary_folder`, `trusted_process`, `unseen_programs`.
 """
 
 from __future__ import annotations

@@ -12,23 +12,21 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import os
 import shlex
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
-from ferrule.core.lazy_patterns import compile_lazily
 
 from .command import Command, CommandResult, OutputSink, Refusal, TrustedCommand
 from .inside.protocol import END, Launch
 from .launcher import Launcher, open_memory_file
 from .policy import AppliedProtections
+from .unseen_programs import explain_unseen, folders_of
 
 _CHUNK = 65536
 _DRAIN_SECONDS = 0.5
@@ -384,70 +382,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-_SHEBANG = compile_lazily(rb"#!\s*(\S+)(?:\s+(\S+))?")
-_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib", "/opt/", "/nix/", "/etc/")
-"""What every command sees."""
-_PROGRAM_FOLDERS = ("bin", "sbin", "Scripts")
-
-
-def explain_unseen(program: str) -> str:
-    """Explain why a program that exists was not found inside the sandbox, and how to open it.
-
-    Args:
-        program: The program's absolute path.
-    """
-    unseen = _unseen_files(program)
-    listed = json.dumps(folders_of(program), ensure_ascii=False)
-    files = " and ".join(f"`{path}`" for path in unseen)
-    return (
-        f"{files} {'is' if len(unseen) == 1 else 'are'} out of sight for commands; if that is to "
-        "be seen, a person writes this line into their own settings: "
-        f"`sandbox: {{readable: {listed}}}`"
-    )
-
-
-def folders_of(program: str) -> list[str]:
-    """Return the folders that commands must see for a program to run, and do not."""
-    return list(dict.fromkeys(map(_folder_to_open, _unseen_files(program))))
-
-
-def _unseen_files(program: str) -> list[str]:
-    needed = dict.fromkeys(_needed_files(program))
-    return [path for path in needed if not path.startswith(_SYSTEM)] or [program]
-
-
-def _needed_files(program: str) -> Iterator[str]:
-    """Yield the file of a program, where its link leads, and its interpreter."""
-    yield program
-    real = os.path.realpath(program)
-    if real != program:
-        yield real
-    interpreter = _read_interpreter(program)
-    if interpreter and os.path.exists(interpreter):  # noqa: PTH110  names of programs are text
-        yield interpreter
-        if os.path.realpath(interpreter) != interpreter:
-            yield os.path.realpath(interpreter)
-
-
-def _read_interpreter(program: str) -> str:
-    """Return the interpreter that a script's first line names, or ""."""
-    try:
-        with open(program, "rb") as file:  # noqa: PTH123  names of programs are text
-            match = _SHEBANG.match(file.read(512))
-    except OSError:
-        return ""
-    if match is None:
-        return ""
-    named = os.fsdecode(match[1])
-    return "" if Path(named).name == "env" else named
-
-
-def _folder_to_open(path: str) -> str:
-    """Return the smallest folder that makes a program run: its installation, else its folder."""
-    folder = Path(path).parent
-    home = Path.home()
-    prefix = folder.parent
-    is_installation = folder.name in _PROGRAM_FOLDERS and not home.is_relative_to(prefix)
-    return str(prefix if is_installation and len(prefix.parts) > 2 else folder)

@@ -30,10 +30,13 @@ from typing import Any, Literal, TypeVar
 from ferrule.connectors.json_values import list_or_empty
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed, ToolSignal
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.engine.telemetry.telemetry import Telemetry
 from ferrule.permissions.approvals import Approver
 from ferrule.sandbox.network.proxy import ConnectionAttempt
+from ferrule.sandbox.running_command import ProgramUnseen
+from ferrule.sandbox.unseen_programs import folders_of, name_unseen
 from ferrule.tools.context import SANDBOX_TOPIC, Context
 
 from .connection import Connection, RequestFailed
@@ -53,6 +56,9 @@ BACKOFF = 0.5
 BACKOFF_MAX = 60.0
 LISTING_LIFETIME = 60.0
 LIVENESS_SECONDS = 5.0
+_DISCOVERY_COMPLAINT = compile_lazily(r"server/discover|Failed to validate request")
+_COMPLAINT_SECONDS = 0.5
+"""Seconds in which further lines belong to a complaint."""
 _WORDS_SHOWN = 400
 _RESOURCE_LISTS = (
     "resources",
@@ -102,6 +108,7 @@ class ServerClient:
         self._opening = asyncio.Lock()
         self._failures = 0
         self._last_words = ""
+        self._quiet_until = 0.0
         self._refused_hosts: dict[str, None] = {}
         self._not_before = 0.0
         self._reason = ""
@@ -294,7 +301,7 @@ class ServerClient:
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError):
                 raise
-            reason = _describe_error(error, self.server.connect_timeout)
+            reason = _describe_error(error, self.server)
             if isinstance(error, TimeoutError) and self._last_words:
                 reason += f"; it said last: {self._last_words[-_WORDS_SHOWN:]}"
             refused = self.take_refusals()
@@ -350,10 +357,23 @@ class ServerClient:
         if self._connection is not None:
             return
         for line in filter(None, (line.strip() for line in text.splitlines())):
+            if self._is_about_discovery(line):
+                continue
             if self._ground.listener is not None:
                 self._ground.listener(self.server.name, line)
             if context is not None:
                 context.progress(f"{self.server.name}: {line[:_WORDS_SHOWN]}")
+
+    def _is_about_discovery(self, line: str) -> bool:
+        """Whether a line complains of the first question, which only newer servers know.
+
+        Servers on older versions of the Python library print a hundred lines about it at each start
+        and then work. If the start fails, the error has what was printed last all the same.
+        """
+        now = time.monotonic()
+        if _DISCOVERY_COMPLAINT.search(line):
+            self._quiet_until = now + _COMPLAINT_SECONDS
+        return now < self._quiet_until
 
     def _record_failure(self, reason: str) -> ToolFailed:
         self._reason = reason
@@ -533,9 +553,16 @@ def _import_library() -> None:
         import_module(name)
 
 
-def _describe_error(error: BaseException, seconds: float) -> str:
+def _describe_error(error: BaseException, server: McpServer) -> str:
     if isinstance(error, TimeoutError):
-        return f"it did not answer within {seconds:g} s"
+        return f"it did not answer within {server.connect_timeout:g} s"
+    if isinstance(error, ProgramUnseen):
+        # Opened for this server alone, and not for every command.
+        folders = json.dumps(folders_of(error.program), ensure_ascii=False)
+        return (
+            f"{name_unseen(error.program)} outside of what it sees; a person can open the folders "
+            f'by `"readable": {folders}` in the entry of server `{server.name}`'
+        )
     if isinstance(error, FerruleError):
         return f"{error.detail}; {error.hint}" if error.hint else error.detail
     if isinstance(error, (RequestFailed, ToolSignal)):

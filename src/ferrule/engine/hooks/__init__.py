@@ -2,8 +2,8 @@
 
 Modules: `events` (payloads and answers), `answers` (strict reading), `chain` (a session's hooks in
 order), `call_hooks` (the dispatcher's protocol), `call_adapter` (event hooks on calls),
-`hooked_exchange` and `messages` (model requests), `session_hooks` (the driver extension),
-`stepping` (a run a step at a time).
+`broken_guards` (the log of those that broke), `hooked_exchange` and `messages` (model requests),
+`session_hooks` (the driver extension), `stepping` (a run a step at a time).
 """
 
 from __future__ import annotations

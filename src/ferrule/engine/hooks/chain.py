@@ -30,6 +30,7 @@ from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import PermissionMode
 
 from .answers import read_answer
+from .broken_guards import log_broken_guard
 from .events import (
     GATING,
     Action,
@@ -194,6 +195,7 @@ class Hooks:
             # Nobody cancelled us: something the hook waited for was cancelled.
             return await self._report_broken(hook, occasion, "it cancelled itself")
         except (Exception, SystemExit) as error:  # noqa: BLE001  boundary: a broken hook is a no (fail closed)
+            log_broken_guard(f"the hook `{hook.name}`", occasion.event, error)
             return await self._report_broken(hook, occasion, _describe_error(error, hook))
         if action.message:
             self.notice("hook", f"`{hook.name}`: {action.message}")
