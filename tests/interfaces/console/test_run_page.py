@@ -81,13 +81,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    opened = browser.new_page()
-    opened.set_content(
-        f'<body data-root=""><main data-kinds="piece.text">'
-        f"{_section(place='2', mark='1.0.0', begins=True)}</main></body>"
-    )
-    opened.add_script_tag(content=AROUND)
-    opened.add_script_tag(content=SCRIPT.read_text())
+    opened = _open(browser, _section(place="2", mark="1.0.0", begins=True))
     yield opened
     opened.close()
 
@@ -100,6 +94,15 @@ def _meet(page: Any, response: str) -> None:
         "mark => document.querySelector('section.run').dataset.mark === mark",
         arg=response.split('data-mark="', 1)[1].split('"', 1)[0],
     )
+
+
+def _open(browser: Any, section: str) -> Any:
+    """Open a page that the server has sent with this section."""
+    opened = browser.new_page()
+    opened.set_content(f'<body data-root=""><main data-kinds="piece.text">{section}</main></body>')
+    opened.add_script_tag(content=AROUND)
+    opened.add_script_tag(content=SCRIPT.read_text())
+    return opened
 
 
 def _live(page: Any) -> str:
@@ -141,3 +144,25 @@ def test_words_after_a_layout_follow_its_last_word_with_the_space_between(page: 
         "() => document.querySelector('[data-blocks] + [data-tail]').textContent.includes('two')"
     )
     assert page.locator("[data-blocks] + [data-tail] p").inner_text() == "one two"
+
+
+def test_a_page_that_is_loaded_while_an_answer_streams_has_its_beginning(browser: Any) -> None:
+    laid = '<div class="block"><p>one</p></div><span class="chunk"> </span>'
+    page = _open(browser, _section(place="2.5", mark="1.0.1", begins=True, tail=laid))
+    page.evaluate("say('2.5', 'again'); say('2.6', 'two')")
+    page.wait_for_function(
+        "() => document.querySelector('[data-blocks] + [data-tail]').textContent.includes('two')"
+    )
+    assert page.locator("[data-blocks] + [data-tail] p").inner_text() == "one two"
+    page.close()
+
+
+def test_a_question_that_is_longer_than_the_window_is_read_from_its_beginning(page: Any) -> None:
+    asks = '<li id="e1"><form class="question" style="display: block; height: 2000px"></form></li>'
+    _meet(page, _section(place="3", mark="2.0.0", begins=True, entries=asks, state="waiting"))
+    top = "document.querySelector('form.question').getBoundingClientRect().top"
+    assert 0 <= page.evaluate(top) < 100
+    answered = '<li id="e1"><div style="height: 2000px"></div></li>'
+    _meet(page, _section(place="4", mark="2.0.0", begins=False, entries=answered))
+    end = "innerHeight + scrollY >= document.documentElement.scrollHeight - 1"
+    assert page.evaluate(end), "whoever answered follows what comes of it"

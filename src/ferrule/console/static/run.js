@@ -5,7 +5,7 @@
 // laid out by the server: its finished blocks stay, only its unfinished end is replaced.
 "use strict";
 (() => {
-  const SLOW = 4000, QUICK = 120, LAYOUT = 300, MOST_OF_ARGUMENT = 2000, CHUNK = 4000, BLOCKS_OF_PART = 32;
+  const SLOW = 4000, QUICK = 120, LAYOUT = 300, MOST_OF_ARGUMENT = 2000, CHUNK = 4000, BLOCKS_OF_PART = 32, UNDER_HEADER = 64;
   const NEWS = ["stream.reset", "stream.failed"];
 
   class Run {
@@ -14,7 +14,7 @@
       this.kinds = kinds;
       this.session = root.dataset.session;
       this.cursor = root.dataset.cursor;
-      this.busy = this.again = false;
+      this.busy = this.again = this.asked = false;
       this.timer = this.frame = 0;
       this.pieces = []; // not shown yet
       this.shown = []; // shown, but not in the last response
@@ -162,7 +162,16 @@
       }
       if (before !== made.dataset.state) this.changed(made.dataset.state);
       window.ferrule.localize(this.root);
-      if (low) toBottom();
+      this.follow(low);
+    }
+
+    // A reader at the end stays there, but for a question that is longer than the window: it is read from its beginning.
+    follow(low) {
+      const question = this.root.querySelector("form.question");
+      if (question ? !low || this.asked : !low && !this.asked) return;
+      this.asked = Boolean(question);
+      toBottom();
+      if (question?.getBoundingClientRect().top < UNDER_HEADER) question.scrollIntoView({ block: "start" });
     }
 
     entries(made, whole) {
