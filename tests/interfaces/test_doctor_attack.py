@@ -94,7 +94,8 @@ def test_an_attack_that_comes_through_is_named_and_the_claim_is_gone(
     attempt_on_names_only(monkeypatch, "cat note.txt", "cat .env")
     assert doctor.main(["--attack"], standalone_mode=False) == 1
     said = capsys.readouterr().out
-    assert "names (claimed): cat note.txt: it printed BROKEN" in said
+    assert "names: `cat note.txt` came through: it printed BROKEN" in said
+    assert said.count("  ✗ ") and "✓" not in said
     apply_sandbox_findings()
     try:
         choose_backend(SandboxPolicy(own_folders), probe())
