@@ -98,6 +98,17 @@ async def open_client_session(served: Served, folder: Path, **more: Any) -> Asyn
             await session.close()
 
 
+async def test_a_server_that_is_stopped_before_its_script_has_ended_has_not_failed(
+    folder: Path, environment: dict[str, str], script: Callable[..., str]
+) -> None:
+    async with serving(folder, environment, "-m", script({"say": "never asked"})) as served:
+        served.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            _, said = await served.process.communicate()
+        assert served.process.returncode == 143
+        assert b"1 of 1 steps were not used" in said
+
+
 async def test_our_own_client_asks_is_asked_back_and_is_answered(
     folder: Path,
     tmp_path: Path,
