@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,7 +96,8 @@ def test_an_attack_that_comes_through_is_named_and_the_claim_is_gone(
     assert doctor.main(["--attack"], standalone_mode=False) == 1
     said = capsys.readouterr().out
     assert "names: `cat note.txt` came through: it printed BROKEN" in said
-    assert said.count("  ✗ ") and "✓" not in said
+    failed = re.findall(r"^✗ (\w+):", said, re.MULTILINE)
+    assert failed and failed == re.findall(r"^  ✗ (\w+) names:", said, re.MULTILINE)
     apply_sandbox_findings()
     try:
         choose_backend(SandboxPolicy(own_folders), probe())
