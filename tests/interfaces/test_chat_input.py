@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prompt_toolkit.application import create_app_session
+from prompt_toolkit.application import Application, create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
@@ -41,6 +41,52 @@ async def test_a_long_paste_stands_as_a_mark_and_is_sent_whole() -> None:
             assert await prompt.read() == f"why? {long} and short"
         assert prompt.mark_paste("a\r\nb") == "a\nb"
         assert prompt.mark_paste("x" * 5_000) == "[pasted 5000 characters #2]"
+
+
+async def test_pasted_colours_and_bells_are_text_and_do_nothing() -> None:
+    pasted = "\x1b[31merror\x1b[0m in\x07\nline two"
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        prompt = make_prompt()
+        keys.send_text(f"why? \x1b[200~{pasted}\x1b[201~\r")
+        async with asyncio.timeout(30):
+            assert await prompt.read() == f"why? {pasted}"
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("one\\\rtwo\r", "one\ntwo"),
+        ("C:\\\\\r", "C:\\\\"),
+        ("a \\ b\r", "a \\ b"),
+    ],
+)
+async def test_a_backslash_before_enter_begins_another_line(keys: str, message: str) -> None:
+    with create_pipe_input() as typed, create_app_session(input=typed, output=DummyOutput()):
+        prompt = make_prompt()
+        typed.send_text(keys)
+        async with asyncio.timeout(30):
+            assert await prompt.read() == message
+
+
+async def test_ctrl_z_goes_back_to_the_shell_and_is_no_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    suspended: list[bool] = []
+    monkeypatch.setattr(Application, "suspend_to_background", lambda self: suspended.append(True))
+    with create_pipe_input() as typed, create_app_session(input=typed, output=DummyOutput()):
+        prompt = make_prompt()
+        typed.send_text("half \x1aa message\r")
+        async with asyncio.timeout(30):
+            assert await prompt.read() == "half a message"
+    assert suspended == [True]
+
+
+async def test_ctrl_d_leaves_only_from_an_empty_prompt() -> None:
+    with create_pipe_input() as typed, create_app_session(input=typed, output=DummyOutput()):
+        prompt = make_prompt()
+        typed.send_text("half\x04 a message\r")
+        async with asyncio.timeout(30):
+            assert await prompt.read() == "half a message"
 
 
 class Person:

@@ -498,6 +498,23 @@ def test_sessions_are_listed_shown_exported_and_verified(
     assert ferrule("sessions", "show", "feedfeed").code == 2
 
 
+def test_sessions_are_found_by_words_of_their_messages_and_by_folder(
+    folder: Path, ferrule: Any, script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ferrule("run", "-m", script({"say": "Heron and egret."}), "which birds?")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    ferrule("run", "-m", script({"say": "Oak."}), "which trees?")
+    trees, birds = ferrule("sessions", "list").lines
+    assert "which trees?" in trees and str(folder) not in trees and str(elsewhere) not in trees
+    assert birds.endswith(f"which birds?  ({folder})")
+    assert ferrule("sessions", "list", "--search", "EGRET which").lines == [birds]
+    assert ferrule("sessions", "list", "--search", f"oak {elsewhere}").lines == [trees]
+    assert ferrule("sessions", "list", "--search", "oak egret").lines == []
+    assert ferrule("sessions", "list", "--here").lines == [trees]
+
+
 def test_a_session_that_hit_a_limit_is_resumed(
     folder: Path, ferrule: Any, script: Any, a_call: Any
 ) -> None:

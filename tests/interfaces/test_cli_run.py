@@ -146,8 +146,11 @@ def test_a_defect_is_1_and_a_sentence(
     assert ran.code == 1
     assert ran.err.startswith("error: a defect in Ferrule: LookupError: a table is gone\nhint: ")
     monkeypatch.setenv("FERRULE_TRACEBACK", "1")
-    with pytest.raises(LookupError):
-        ferrule("tools", "list")
+    shown = ferrule("tools", "list")
+    assert shown.code == 1 and "Traceback (most recent call last)" in shown.err
+    assert shown.err.endswith(ran.err)
+    unknown = ferrule("sessions", "show", "nothing")
+    assert (unknown.code, "SessionNotFound" in unknown.err) == (2, True)
 
 
 def test_without_a_terminal_a_question_is_a_no_that_is_said(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -94,7 +95,9 @@ def test_an_attack_that_comes_through_is_named_and_the_claim_is_gone(
     attempt_on_names_only(monkeypatch, "cat note.txt", "cat .env")
     assert doctor.main(["--attack"], standalone_mode=False) == 1
     said = capsys.readouterr().out
-    assert "names (claimed): cat note.txt: it printed BROKEN" in said
+    assert "names: `cat note.txt` came through: it printed BROKEN" in said
+    failed = re.findall(r"^✗ (\w+):", said, re.MULTILINE)
+    assert failed and failed == re.findall(r"^  ✗ (\w+) names:", said, re.MULTILINE)
     apply_sandbox_findings()
     try:
         choose_backend(SandboxPolicy(own_folders), probe())

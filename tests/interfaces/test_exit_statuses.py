@@ -43,6 +43,14 @@ def test_the_exit_status_of_a_command_is_read_from_the_end_of_its_result(
     assert failed.exit_status == 0
 
 
+@pytest.mark.parametrize("status", ["", "\n[exit status 3]"])
+def test_a_card_tells_the_size_of_the_whole_output_and_where_it_is(status: str) -> None:
+    text = f"1\n2\n…\n30000\n[all 30000 lines: /tmp/out/1.txt]{status}"
+    result = ToolResult("c", "run_command", True, text)
+    last = [line for line, _ in describe_result(result)][-1]
+    assert "all 30000 lines: /tmp/out/1.txt" in last and "bytes" not in last
+
+
 @pytest.mark.proves("records.exit-status")
 def test_history_and_transcript_say_that_a_command_failed() -> None:
     call = ToolCall("c", "run_command", '{"command":"make"}')

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from typing import Any
 
 import click
@@ -26,8 +27,8 @@ from .terminal import escape_invisible
 def run(arguments: list[str]) -> int:
     """Run the command line and return the exit code.
 
-    Errors go to standard error with a hint, without a traceback (set FERRULE_TRACEBACK=1 to get
-    one).
+    Errors go to standard error with a hint; with FERRULE_TRACEBACK=1 the traceback comes before it
+    and the exit code stays the same.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _exit_on_signal)
@@ -47,7 +48,7 @@ def run(arguments: list[str]) -> int:
 def _report(error: Exception) -> int:
     """Print an error with its hint. Return the exit code."""
     if os.environ.get("FERRULE_TRACEBACK"):
-        raise error
+        traceback.print_exception(error)
     error = describe_missing(error) or error
     if isinstance(error, FerruleError):
         detail, hint, code = error.detail, error.hint, error.exit_code

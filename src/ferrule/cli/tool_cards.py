@@ -7,6 +7,7 @@ shown once below it: the change to a file as a diff, or the arguments that are l
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -20,6 +21,8 @@ CHANGE_LINES = 24
 PARTIAL_LINES = 8
 """Lines of a text that is being written which are shown while it arrives."""
 MAX_LINE = 200
+LAST_LINES = 4
+"""Lines at the end of a result that can say something about the whole output."""
 
 Line = tuple[str, str]
 """A text and its style."""
@@ -37,6 +40,8 @@ _SUBJECTS = (
 )
 """Arguments that say what a call works on; the first that is there stands in the head."""
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+_WHOLE_OUTPUT = re.compile(r"^\[(all \d+ lines: /\S+)\]$", re.MULTILINE)
+"""What stands at the end of a result that is a part of a command's output: the whole of it."""
 
 
 def format_arguments(call: ToolCall) -> str:
@@ -115,7 +120,12 @@ def describe_result(result: ToolResult, *, changed: bool = False) -> Iterator[Li
         return
     more = f", {len(lines) - shown} more lines" if len(lines) > shown else ""
     cut = ", cut" if result.partial else ""
-    size = f"{result.size} bytes{more}{cut}, {result.duration_ms} ms"
+    size = f"{result.size} bytes{more}{cut}"
+    # The result is then only what the model reads of the output; this line has the rest.
+    whole = _WHOLE_OUTPUT.search("\n".join(lines[-LAST_LINES:]))
+    if whole:
+        size = whole[1]
+    size = f"{size}, {result.duration_ms} ms"
     if result.exit_status:
         yield f"  ✗ exit status {result.exit_status}, {size}", "red"
     else:

@@ -115,23 +115,38 @@ def render_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
     ).format(head, body)
 
 
-def scale_ticks(most: float) -> list[float]:
-    """Return a few round numbers from 0 to `most` or a little beyond, where lines are drawn."""
+def scale_ticks(most: float, *, whole: bool = False) -> list[float]:
+    """Return a few round numbers from 0 to `most` or a little beyond, where lines are drawn.
+
+    With `whole`, the values are counts, and no line lies between two whole numbers.
+    """
     if most < MIN_SCALE:
         return [0.0, 1.0]
     power = 10.0 ** math.floor(math.log10(most / 5))
     step = next((power * factor for factor in (1, 2, 5) if power * factor * 5 >= most), power * 10)
+    if whole:
+        step = max(step, 1.0)
     # Multiplied, not added up: sums of steps would drift off the round numbers.
     return [at * step for at in range(math.ceil(most / step) + 1)]
 
 
 def draw_columns(
-    title: str, days: Sequence[str], series: Sequence[Series], format_value: NumberFormat
+    title: str,
+    days: Sequence[str],
+    series: Sequence[Series],
+    format_value: NumberFormat,
+    *,
+    whole: bool = False,
 ) -> Markup:
-    """Draw stacked columns, one per day, with the numbers as a table."""
+    """Draw stacked columns, one per day, with the numbers as a table; "" if there is nothing.
+
+    With `whole`, the numbers are counts.
+    """
     series = [one for one in series if one.total]
+    if not series:
+        return Markup("")
     sums = [sum(one.values[at] for one in series) for at in range(len(days))]
-    lines = scale_ticks(max(sums, default=0.0))
+    lines = scale_ticks(max(sums), whole=whole)
 
     def draw(width: int) -> Markup:
         parts = [
@@ -141,8 +156,8 @@ def draw_columns(
         ]
         return Markup("").join(parts)
 
-    said = f"{len(days)} days from {days[0]} to {days[-1]}; " + (
-        "; ".join(f"{one.name}: {format_value(one.total)} in all" for one in series) or "no data"
+    said = f"{len(days)} days from {days[0]} to {days[-1]}; " + "; ".join(
+        f"{one.name}: {format_value(one.total)} in all" for one in series
     )
     heads = ["Day", *(one.name for one in series), "Total"]
     rows = [

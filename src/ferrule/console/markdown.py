@@ -42,7 +42,8 @@ MAX_MARKDOWN = 200_000
 Tokens = Sequence[Token]
 Environment = MutableMapping[str, Any]
 _SCHEMES = ("http://", "https://", "mailto:")
-
+_ENDS_WITH_CODE = re.compile(r"</pre>(?:\s|</\w+>)*\Z")
+"""A block whose last text is code, where white space is drawn."""
 
 BLOCKS_OF_PART = 32
 OPEN_CHARACTERS_PER_SECOND = 20_000
@@ -94,7 +95,8 @@ class ArrivingText:
         count: How many finished blocks there are in all.
         version: Changes when `tail` is laid out again.
         tail: What follows the finished blocks, laid out as far as it had arrived then.
-        rest: What has arrived since.
+        rest: What has arrived since, after the white space at the end of `tail` that no layout
+            shows and that divides it from the next word.
     """
 
     blocks: Sequence[Markup] = ()
@@ -123,6 +125,7 @@ class StreamedMarkdown:
         self._length = 0
         self._environment: Environment = {}
         self._tail: list[Markup] = []
+        self._space = ""
         self._version = 0
         self._next_layout = 0.0
 
@@ -147,7 +150,11 @@ class StreamedMarkdown:
             )
             self._next_layout = ended + pause
         return ArrivingText(
-            self._blocks[after:], len(self._blocks), self._version, self._tail, "".join(self._rest)
+            self._blocks[after:],
+            len(self._blocks),
+            self._version,
+            self._tail,
+            self._space + "".join(self._rest),
         )
 
     def finish(self) -> list[Markup]:
@@ -170,6 +177,8 @@ class StreamedMarkdown:
             text = text[end:]
         self._unfinished = text
         self._tail = [block for _, block in _parse_blocks(text, self._environment)]
+        shows_space = bool(self._tail and _ENDS_WITH_CODE.search(self._tail[-1]))
+        self._space = "" if shows_space else text[len(text.rstrip()) :]
         self._version += 1
 
 

@@ -162,7 +162,8 @@ class Timeline:
     def _start_answer(self) -> Partial:
         """Make room for the next answer. Return what had arrived of the last one."""
         before = self.partial
-        self.partial = Partial(before.number + 1)
+        # It has everything up to here: a page that still has pieces of the last answer drops them.
+        self.partial = Partial(before.number + 1, place=self.place)
         return before
 
     def _add_answer(self, event: events.ModelAnswered, at: int, run: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
@@ -137,8 +138,26 @@ def test_an_arriving_text_looks_like_the_finished_one(
     stream_shows = join_blocks([*shown, *last.blocks, *last.tail])
     assert stream.text == text
     assert str(join_blocks(stream.finish())) == whole
-    if not last.rest:
+    if not last.rest.strip():
         assert stream_shows == whole
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [("one word ", " "), ("- an item\n", "\n"), ("a line\n\n", "\n\n"), ("end.", "")],
+)
+def test_the_space_that_a_layout_drops_divides_the_next_word_from_it(text: str, rest: str) -> None:
+    stream = StreamedMarkdown(lambda: 0.0)
+    stream.add(text)
+    assert stream.look().tail and stream.look().rest == rest
+    assert stream.text == text
+
+
+@pytest.mark.parametrize("text", ["```py\nx = 1\n\n", "- a\n\n  ```\n  y\n\n"])
+def test_code_shows_its_white_space_itself(text: str) -> None:
+    stream = StreamedMarkdown(lambda: 0.0)
+    stream.add(text)
+    assert stream.look().rest == ""
 
 
 def test_a_long_unfinished_block_is_laid_out_less_often() -> None:

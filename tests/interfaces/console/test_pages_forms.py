@@ -213,8 +213,14 @@ def test_columns_are_as_high_as_their_values_and_stand_over_the_names_of_their_d
     ]
 
 
-def test_a_picture_of_nothing_says_so() -> None:
-    assert "no data" in draw_columns("Tokens", ["2026-03-01"], [Series("in", "pic-1", [0])], str)
+def test_of_nothing_there_is_no_picture() -> None:
+    assert draw_columns("Tokens", ["2026-03-01"], [Series("in", "pic-1", [0])], str) == ""
+
+
+@given(st.integers(1, 10**9))
+def test_lines_of_a_picture_of_counts_lie_at_whole_numbers(most: int) -> None:
+    lines = scale_ticks(most, whole=True)
+    assert lines == [round(line) for line in lines] and lines[-1] >= most
 
 
 @given(st.floats(0, 1e15))

@@ -129,6 +129,18 @@ def test_a_new_run_shows_nothing_of_an_answer_that_broke_off_without_an_end() ->
     assert timeline.partial.text.text == ""
 
 
+@pytest.mark.parametrize("end", [ModelAnswered("Half an answer"), RunFinished("cancelled")])
+def test_a_page_drops_the_pieces_of_an_answer_that_is_an_entry_now(end: Event) -> None:
+    timeline = fed(Timeline(), [SessionOpened(model="m"), RunStarted("go")])
+    who = Identity("local", "owner", "s", "r")
+    last = Place(2, 1)
+    timeline.feed(
+        seal("piece.text", '{"text": "Half"}', identity=who, time=2.5, place=last, cursor="2.1")
+    )
+    fed(timeline, [end], 3)
+    assert timeline.partial.place > last
+
+
 @given(st.lists(happenings, max_size=25))
 def test_after_the_end_of_a_run_no_call_of_it_looks_as_if_it_went_on(events: list[Event]) -> None:
     timeline = fed(Timeline(), [SessionOpened(model="m"), *events, RunFinished("cancelled")])

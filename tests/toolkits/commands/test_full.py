@@ -402,5 +402,5 @@ async def test_the_preview_in_full_shows_all_that_would_be_given(world: World) -
     }
     shown = await preview(given, world.context())
     assert shown.startswith("echo 'a b'\n(in `sub`, without a shell, at most 5 s)")
-    for part in ("with CI=1", "standard input:\ntext", "in the background after 0 ms"):
+    for part in ("with CI=1", "standard input:\ntext", "in the background at once"):
         assert part in shown

@@ -3,10 +3,11 @@
 `prompt_toolkit` does the editing. Ours are the keys:
 
     Enter               sends the message
-    Alt-Enter, Ctrl-J   begin another line
+    Alt-Enter, Ctrl-J   begin another line, and so does Enter after a backslash
     Ctrl-R              searches what was typed before
     Ctrl-X Ctrl-E       opens the message in `$VISUAL` or `$EDITOR`, and sends what is saved
     Shift-Tab           goes to the next permission mode
+    Ctrl-Z              goes back to the shell; `fg` returns to the message
 
 A long text that is pasted stands as one mark, `[pasted 120 lines #1]`, until the message is sent.
 """
@@ -92,6 +93,7 @@ class ChatPrompt:
             multiline=True,
             prompt_continuation="  ",
             enable_open_in_editor=True,
+            enable_suspend=True,
             tempfile_suffix=".md",
             key_bindings=_make_keys(next_mode, self.mark_paste),
             bottom_toolbar=None if plain else lambda: FormattedText([("", status())]),
@@ -196,8 +198,12 @@ def _make_keys(next_mode: Callable[[], None], mark_paste: Callable[[str], str]) 
     def send(event: KeyPressEvent) -> None:  # pyright: ignore[reportUnusedFunction]  called by key
         buffer = event.current_buffer
         completion = buffer.complete_state and buffer.complete_state.current_completion
+        before = buffer.document.text_before_cursor
         if completion:
             buffer.apply_completion(completion)
+        elif before.endswith("\\") and not before.endswith("\\\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
         else:
             buffer.validate_and_handle()
 

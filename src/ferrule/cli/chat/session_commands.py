@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ferrule.cli.terminal import escape_invisible
 from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
 from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage import paths
 from ferrule.storage.export.transcripts import write_markdown
+from ferrule.storage.journal.session_search import search_sessions
 
 from .chat_state import Chat
 from .status import format_cost, format_count
@@ -60,16 +63,12 @@ async def switch_session(chat: Chat, wanted: str) -> None:
 
 
 async def list_sessions(chat: Chat, rest: str) -> None:
-    """List recent sessions, or continue one."""
-    verb, _, wanted = rest.partition(" ")
-    if verb == "resume" and wanted.strip():
-        await switch_session(chat, wanted.strip())
-        return
-    if rest:
-        raise ConfigError(
-            f"unknown command `/sessions {rest}`; write `/sessions`, or `/sessions resume ID`"
-        )
-    for row in chat.assembly.agent.journal.sessions(limit=10):
+    """List recent sessions, or those with some words."""
+    journal = chat.assembly.agent.journal
+    rows = list(islice(search_sessions(journal, rest), 10)) if rest else journal.sessions(limit=10)
+    if not rows:
+        raise ConfigError(f"no session has all of these words: {rest}")
+    for row in rows:
         mark = "*" if row.session == chat.session.id else " "
         chat.assembly.terminal.write_answer(
             f"{mark} {row.session[:12]}  {row.state:9}  {_shorten(row.question)}"

@@ -24,10 +24,11 @@ from .chat_state import Chat
 KEYS = (
     ("@PATH", "give the model a file along with the message"),
     ("!COMMAND", "run a program"),
-    ("Alt-Enter, Ctrl-J", "begin another line"),
+    ("Alt-Enter, Ctrl-J", "begin another line; a backslash before Enter does the same"),
     ("Ctrl-X Ctrl-E", "write the message in an editor"),
     ("Ctrl-R", "search what was typed before"),
     ("Shift-Tab", "go to the next mode"),
+    ("Ctrl-Z", "go back to the shell; `fg` returns"),
     ("Ctrl-C", "stop the call, and pressed again the turn; twice at the prompt: leave"),
 )
 """What can be typed besides commands, and what it does."""
@@ -249,7 +250,9 @@ COMMANDS: dict[str, SlashCommand] = {
     "clear": SlashCommand("", "begin a new conversation", conversations.clear),
     "resume": SlashCommand("[ID]", "continue another conversation", conversations.resume),
     "sessions": SlashCommand(
-        "[resume ID]", "list recent sessions, or continue one", conversations.list_sessions
+        "[WORDS]",
+        "list recent sessions, or those with words",
+        conversations.list_sessions,
     ),
     "export": SlashCommand("[FILE]", "write this conversation as Markdown", conversations.export),
     "model": SlashCommand(

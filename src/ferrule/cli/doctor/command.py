@@ -159,15 +159,16 @@ def _attack(as_json: bool) -> int:
             if not shown["rows"]:
                 click.echo(f"· {name}: commands cannot be started with it yet, so nothing is shown")
                 continue
-            mark = "✗" if shown["broken"] else "✓"
+            own = [row for row in report["came_through"] if row["backend"] == name]
+            mark = "✗" if any(row["claimed"] for row in own) else "✓"
             untried = f", {shown['not_tried']} not tried" if shown["not_tried"] else ""
             click.echo(f"{mark} {name}: {shown['held_rows']} of {shown['rows']} held{untried}")
         for row in report["came_through"]:
-            claim = "claimed" if row["claimed"] else "not claimed"
-            click.echo(
-                f"  {row['backend']} {row['protection']} ({claim}): {row['attempt']}: "
-                f"{row['detail']}"
-            )
+            place = f"{row['backend']} {row['protection']}"
+            if row["claimed"]:
+                click.echo(f"  ✗ {place}: `{row['attempt']}` came through: {row['detail']}")
+            else:
+                click.echo(f"  · {place} is not claimed: `{row['attempt']}` is possible")
         if not report["backends"]:
             click.echo("· no sandbox backend is here: commands are not confined on this machine")
     return 1 if any(row["claimed"] for row in report["came_through"]) else 0

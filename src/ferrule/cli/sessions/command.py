@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,13 +32,13 @@ with lazy_imports():
     from ferrule.storage.export import jsonl, transcripts
     from ferrule.storage.export import redaction as redacted_records
     from ferrule.storage.journal import salvage as salvaging
+    from ferrule.storage.journal import session_search
     from ferrule.storage.settings import settings as person_settings
 
     from . import archive as archives
 
 if TYPE_CHECKING:
     from ferrule.core.events import JournalRecord
-    from ferrule.storage.journal.protocols import Journal
     from ferrule.storage.journal.sessions import SessionInfo
 
 
@@ -48,6 +49,7 @@ def sessions() -> None:
     \b
     Examples:
       ferrule sessions list -n 5
+      ferrule sessions list --search "average of prices"
       ferrule sessions show 4f2a
       ferrule sessions export 4f2a > session.jsonl
     """  # noqa: D301  click reads the mark
@@ -67,11 +69,20 @@ for _command in (replay, bundle, to_case, import_sessions, fork, rewind, compact
     show_default=True,
     help="How many, newest first.",
 )
+@click.option("--search", "words", metavar="WORDS", help="Only those with all these words.")
+@click.option("--here", is_flag=True, help="Only those of this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def list_sessions(number: int, as_json: bool) -> None:
-    """List the sessions: id, time, state, runs, model, first message."""
+def list_sessions(number: int, words: str | None, here: bool, as_json: bool) -> None:
+    """List the sessions: id, time, state, runs, model, first message.
+
+    The folder follows where it is another one than this. --search looks at messages and answers,
+    and at folder, model and id.
+    """
+    folder = os.path.realpath(os.curdir)
     with assemble.open_journal() as store:
-        rows = _read_newest(store, number)
+        found = session_search.search_sessions(store, words or "")
+        kept = (row for row in found if _is_shown(row) and (not here or row.workspace == folder))
+        rows = list(islice(kept, number))
     if as_json:
         click.echo(encode_json([asdict(row) for row in rows], indent=2))
         return
@@ -80,20 +91,13 @@ def list_sessions(number: int, as_json: bool) -> None:
         question = " ".join(row.question.split())[:60]
         runs = "run " if row.runs == 1 else "runs"
         head = f"{row.session[:12]}  {when}  {row.state:9}  {row.runs:3} {runs}  {row.model:24}  "
-        print_row(head, question)
+        place = f"  ({row.workspace})" if row.workspace not in ("", folder) else ""
+        print_row(head, f"{question}{place}")
 
 
-def _read_newest(store: Journal, number: int) -> list[SessionInfo]:
-    """Return the newest sessions, without those in which archiving is recorded."""
-    limit = number
-    while True:
-        found = store.sessions(limit=limit)
-        rows = [
-            row for row in found if not row.session.startswith(verification.ARCHIVE_SESSION_PREFIX)
-        ]
-        if len(rows) >= number or len(found) < limit:
-            return rows[:number]
-        limit *= 2
+def _is_shown(row: SessionInfo) -> bool:
+    """Return whether this is a session of a person, not one in which archiving is recorded."""
+    return not row.session.startswith(verification.ARCHIVE_SESSION_PREFIX)
 
 
 @sessions.command()

@@ -105,7 +105,7 @@ def draw_tokens(slots: Mapping[DayAndModel, SpendingTotal], days: list[str]) -> 
         Series("cached input", "pic-3", [min(one.cached, one.input) for one in usages]),
         Series("output", "pic-2", [one.output for one in usages]),
     ]
-    return draw_columns("Tokens by day", days, series, format_tokens)
+    return draw_columns("Tokens by day", days, series, format_tokens, whole=True)
 
 
 def draw_costs(slots: Mapping[DayAndModel, SpendingTotal], days: list[str]) -> Markup:

@@ -120,13 +120,14 @@ def draw_denied_calls(stopped: dict[str, Any]) -> Markup:
     shown: list[Refuser] = [who for who in STOPPERS if any(counts[who])]
     series = [
         Series(REFUSERS[who], f"pic-{at % _COLOURS + 1}", counts[who])
-        for at, who in enumerate(shown or STOPPERS[:1])
+        for at, who in enumerate(shown)
     ]
     return draw_columns(
         "Denied calls, by day",
         days,
         series,
-        lambda value: format_count(round(value)) if value == round(value) else "",
+        lambda value: format_count(round(value)),
+        whole=True,
     )
 
 

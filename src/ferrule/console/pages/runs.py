@@ -128,14 +128,15 @@ def routes(console: Console) -> list[BaseRoute]:
             if deep
             else await listing.current(viewer)
         )
+        shown, left = await run_blocking(lambda: _rows(console, listing.messages, found, wanted))
         return console.render_page(
             request,
             "runs.html",
-            rows=await run_blocking(lambda: _rows(console, listing.messages, found, wanted)),
+            rows=shown,
             dollars=format_spending,
             wanted=wanted,
             states=STATES,
-            mark=mark,
+            mark=mark and _mark(mark, left),
             query=request.url.query,
             more=MAX_READ if len(found) == MAX_READ and not deep else 0,
             models=_distinct(info.model for info in found),
@@ -148,13 +149,13 @@ def routes(console: Console) -> list[BaseRoute]:
         if request.query_params.get("mark") == mark:
             return Response(status_code=204)
         wanted = Filter.from_request(request)
-        shown = await run_blocking(lambda: _rows(console, listing.messages, found, wanted))
+        shown, left = await run_blocking(lambda: _rows(console, listing.messages, found, wanted))
         return console.render_page(
             request,
             "runs_rows.html",
             rows=shown,
             dollars=format_spending,
-            mark=mark,
+            mark=_mark(mark, left),
             query=_without(request, "mark"),
             more=MAX_READ if len(found) == MAX_READ else 0,
         )
@@ -173,10 +174,18 @@ async def _show_waiting(console: Console, request: Request) -> Response:
     return console.render_page(request, "waiting.html")
 
 
+def _mark(mark: str, left: int) -> str:
+    """Return the mark of a list; while events are `left` to read, the next request renders it."""
+    return f"{mark}~{left}" if left else mark
+
+
 def _rows(
     console: Console, messages: MessageSearch, found: list[SessionInfo], wanted: Filter
-) -> list[Row]:
-    """Return the rows to show: first those that wait for the viewer, then as `found` has them."""
+) -> tuple[list[Row], int]:
+    """Return the rows to show, and how many events are left to read for their numbers.
+
+    First come those that wait for the viewer, then the others as `found` has them.
+    """
     rows: list[tuple[SessionInfo, str]] = []
     for info in found:
         state = console.open_sessions.session_state(info)
@@ -197,7 +206,8 @@ def _rows(
             for info, state in rows
         ]
 
-    return find_statistics(console).query(describe, seconds=SECONDS)[0]
+    described, reading = find_statistics(console).query(describe, seconds=SECONDS)
+    return described, reading.left
 
 
 def _distinct(values: Iterable[str]) -> list[str]:

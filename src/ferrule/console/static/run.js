@@ -5,7 +5,7 @@
 // laid out by the server: its finished blocks stay, only its unfinished end is replaced.
 "use strict";
 (() => {
-  const SLOW = 4000, QUICK = 120, LAYOUT = 300, MOST_OF_ARGUMENT = 2000, CHUNK = 4000, BLOCKS_OF_PART = 32;
+  const SLOW = 4000, QUICK = 120, LAYOUT = 300, MOST_OF_ARGUMENT = 2000, CHUNK = 4000, BLOCKS_OF_PART = 32, UNDER_HEADER = 64;
   const NEWS = ["stream.reset", "stream.failed"];
 
   class Run {
@@ -14,11 +14,12 @@
       this.kinds = kinds;
       this.session = root.dataset.session;
       this.cursor = root.dataset.cursor;
-      this.busy = this.again = false;
+      this.busy = this.again = this.asked = false;
       this.timer = this.frame = 0;
       this.pieces = []; // not shown yet
       this.shown = []; // shown, but not in the last response
       this.open();
+      join(this.part("live").querySelector("[data-tail]"));
       this.slow = setInterval(() => this.poll(), SLOW);
       document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.back()));
     }
@@ -161,7 +162,16 @@
       }
       if (before !== made.dataset.state) this.changed(made.dataset.state);
       window.ferrule.localize(this.root);
-      if (low) toBottom();
+      this.follow(low);
+    }
+
+    // A reader at the end stays there, but for a question that is longer than the window: it is read from its beginning.
+    follow(low) {
+      const question = this.root.querySelector("form.question");
+      if (question ? !low || this.asked : !low && !this.asked) return;
+      this.asked = Boolean(question);
+      toBottom();
+      if (question?.getBoundingClientRect().top < UNDER_HEADER) question.scrollIntoView({ block: "start" });
     }
 
     entries(made, whole) {
@@ -203,6 +213,7 @@
       if (begins) {
         here.replaceWith(there);
         for (const block of there.querySelectorAll("[data-blocks] .block")) window.ferrule.decorate(block);
+        join(there.querySelector("[data-tail]"));
         for (const place of there.querySelectorAll('[data-tail], [data-live="reasoning"]')) split(place);
       } else {
         const blocks = [...there.querySelectorAll("[data-blocks] .block")];
@@ -213,6 +224,7 @@
         if (there.dataset.tail === "kept") return;
         here.querySelector('[data-live="calls"]').replaceWith(there.querySelector('[data-live="calls"]'));
         here.querySelector("[data-tail]").replaceWith(there.querySelector("[data-tail]"));
+        join(here.querySelector("[data-tail]"));
         split(here.querySelector("[data-tail]"));
         here.dataset.place = there.dataset.place;
       }
@@ -246,8 +258,7 @@
 
   // Add text to the end of what is laid out. A long text is split into parts, so that only the last one is laid out again.
   function extend(place, text) {
-    let at = place;
-    while (at.lastElementChild?.matches("div, ul, ol, li, p, pre, blockquote, h3, table, tbody, tr, td")) at = at.lastElementChild;
+    const at = endOf(place);
     let last = at.lastElementChild;
     if (!last?.matches(".chunk")) {
       last = document.createElement("span");
@@ -258,6 +269,21 @@
     last.normalize();
     if (last.firstChild.length > CHUNK) split(at);
     if (at.matches("pre")) at.scrollTop = at.scrollHeight;
+  }
+
+  // The innermost element at the end of what is laid out.
+  function endOf(place) {
+    let at = place;
+    while (at.lastElementChild?.matches("div, ul, ol, li, p, pre, blockquote, h3, table, tbody, tr, td")) at = at.lastElementChild;
+    return at;
+  }
+
+  // What came after the layout follows its last word.
+  function join(tail) {
+    const rest = tail.lastElementChild;
+    if (!rest?.matches(".chunk") || !rest.previousElementSibling) return;
+    rest.remove();
+    endOf(tail).append(rest);
   }
 
   // Add finished blocks, in parts: only those on the screen are laid out.
@@ -318,7 +344,10 @@
   // Clear the field of a message that was accepted, and refresh its run.
   document.addEventListener("htmx:after:request", (event) => {
     const ctx = event.detail.ctx, form = ctx.sourceElement;
-    if (ctx.response?.raw?.ok && form.matches?.("[data-composer]")) form.reset();
+    if (ctx.response?.raw?.ok && form.matches?.("[data-composer]")) {
+      form.reset();
+      toBottom(); // what one has written is read on from there
+    }
     for (const run of runs) run.soon();
   });
 

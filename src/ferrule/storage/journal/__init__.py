@@ -6,6 +6,7 @@
 | `records` | events to rows and back, for both databases |
 | `hash_chain` | the hash chain of a session, and how it is checked |
 | `sessions` | a session at a glance; the list of sessions in SQLite |
+| `session_search` | sessions by the words in their messages |
 | `sqlite`, `sqlite_database`, `sqlite_rows`, `sqlite_integrity` | the journal in a file |
 | `sqlite_lease` | one writer per session, by file locks |
 | `salvage` | recovering a damaged file |

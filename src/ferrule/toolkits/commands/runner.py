@@ -272,7 +272,8 @@ def preview_command(request: CommandRequest, planned: CommandPlan) -> str:
     how = "in a shell" if planned.uses_shell else "without a shell"
     lines = [line, f"(in `{request.cwd or '.'}`, {how}, at most {request.timeout_ms / 1000:g} s)"]
     if request.background_after_ms is not None:
-        lines.append(f"(in the background after {request.background_after_ms} ms)")
+        wait = request.background_after_ms
+        lines.append(f"(in the background {f'after {wait / 1000:g} s' if wait else 'at once'})")
     if request.env_mode == "replace":
         lines.append("with no variables but PATH and those that follow")
     lines += [f"with {name}={make_printable(value)}" for name, value in request.env.items()]
