@@ -25,6 +25,9 @@ END_SECONDS = 10.0
 """How long is waited for what is about to end: a thread, or a process that another one ends."""
 POLL_SECONDS = 0.02
 
+_ENDED = "which has ended and was not waited for"
+_ENDED_SCRIPT = f"monty, {_ENDED}"
+
 _kept_descriptors: set[tuple[str, str]] = set()
 _kept_children: set[int] = set()
 _temporary: dict[str, None] = {}
@@ -101,7 +104,7 @@ def list_children() -> dict[int, str]:
             except (FileNotFoundError, ProcessLookupError):
                 continue
             line = b" ".join(words).decode(errors="replace").strip()
-            found[int(child)] = line or f"{name}, which has ended and was not waited for"
+            found[int(child)] = line or f"{name}, {_ENDED}"
     return found
 
 
@@ -149,9 +152,18 @@ class LeftOpen:
         return sorted(set(list_descriptors().items()) - self._descriptors - _kept_descriptors)
 
     def new_children(self) -> dict[int, str]:
-        """Return `process id -> command line`."""
+        """Return `process id -> command line`.
+
+        One ended process of Monty is none of them. Its library waits for a process that it has let
+        go when its runtime turns the next time, and an idle runtime does not turn: under load the
+        last one of a module was met so in two of seven runs of all tests, never two.
+        """
         known = {*self._children, *_kept_children}
-        return {child: words for child, words in list_children().items() if child not in known}
+        found = {child: words for child, words in list_children().items() if child not in known}
+        ended = [child for child, words in found.items() if words == _ENDED_SCRIPT]
+        if len(ended) == 1:
+            del found[ended[0]]
+        return found
 
     def find(self) -> list[str]:
         """Return the name of each thing that was not open before."""
@@ -184,7 +196,7 @@ def nothing_left_open() -> Iterator[None]:
 
     What nothing refers to any more is collected first: objects close what they own when they go.
     What is about to end has `END_SECONDS`. A library with a runtime of its own (Monty's is tokio)
-    waits for a child whose end it missed when the next child ends: it is told of one.
+    waits for a child whose end it missed when it hears of another one: it is told of one.
     """
     errors = AsyncioErrors()
     logger = logging.getLogger("asyncio")
