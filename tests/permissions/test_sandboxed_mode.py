@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from confined_tools import hold
 
-from ferrule.core.errors import ConfigError
-from ferrule.permissions.rule_evaluation import PermissionGate, select_mode
+from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.permissions.rules import RuleSet
 from ferrule.toolkits.commands import run_command
 from ferrule.toolkits.files import tools
@@ -86,10 +85,7 @@ def test_values_that_come_later_ask_where_a_rule_is_about_commands(command: str)
     assert decide(f"{command}; $program x") == "ask"
 
 
-def test_rules_hold_and_a_repository_cannot_choose_it() -> None:
+def test_rules_hold_in_it() -> None:
     rules = RuleSet.parse(deny=["Bash(make:*)"], ask=["Bash(tox:*)"])
     assert decide("make", rules=rules) == "deny"
     assert decide("tox -q", rules=rules) == "ask"
-    with pytest.raises(ConfigError):
-        select_mode("sandboxed", "project")
-    assert select_mode("sandboxed", "user") == "sandboxed"

@@ -11,7 +11,7 @@ from source import LOCAL
 from source import MODULES as FILES
 from source import PACKAGE as SOURCE
 
-from ferrule.sandbox.deputies import DEPUTIES
+from deputies import DEPUTIES
 
 FORBIDDEN = re.compile(
     r"(shutil\.)?which|subprocess\.(run|call|check_call|check_output|Popen|getoutput"

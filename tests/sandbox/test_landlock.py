@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ferrule.sandbox.inside.kernel import landlock, landlock_rules
+from ferrule.sandbox.view import layout
 
 HERE = Path(__file__).resolve().parent
 ABI = landlock.kernel_abi() if sys.platform == "linux" else 0
@@ -31,7 +32,12 @@ def since(version: int) -> pytest.MarkDecorator:
 
 SYSTEM = tuple(
     (path, landlock.READ_RIGHTS)
-    for path in (*landlock_rules.SYSTEM, os.path.realpath(sys.base_prefix))
+    for path in (
+        "/proc",
+        "/sys/devices/system/cpu",
+        *(f"/{name}" for name in layout.SYSTEM),
+        os.path.realpath(sys.base_prefix),
+    )
 )
 
 

@@ -421,7 +421,7 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.proves("settings.never-from-a-repository")
+@pytest.mark.proves("settings.never-from-a-repository", "gate.project-cannot-bypass")
 @pytest.mark.parametrize("text", FORBIDDEN.values(), ids=list(FORBIDDEN))
 def test_some_settings_never_come_from_a_repository(case: Case, text: str) -> None:
     case.project(text)

@@ -14,7 +14,6 @@ from ferrule.core.errors import ToolFailed
 from ferrule.core.identity import Identity
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.toolkits.files import browse
-from ferrule.toolkits.files import tools as files
 from ferrule.tools.context import Context
 from ferrule.tools.definition import Risk, SideEffect
 
@@ -71,13 +70,6 @@ def test_looking_around_reads_and_two_of_three_run_unasked() -> None:
         "file_tree": (SideEffect.READ, Risk.SAFE, "read"),
         "file_outline": (SideEffect.READ, Risk.MEDIUM, "read"),
     }
-
-
-def test_no_alias_is_the_name_of_a_tool() -> None:
-    assert not set(browse.ALIASES) & {tool.name for tool in (*browse.TOOLS, *files.TOOLS)}
-    assert browse.ALIASES["ls"] == "list_files"
-    assert browse.ALIASES["get_file_tree"] == "file_tree"
-    assert browse.ALIASES["grep_search"] == "search_files"
 
 
 # list_files

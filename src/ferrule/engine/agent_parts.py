@@ -53,7 +53,7 @@ def parse_gate(permissions: Permissions, root: Path | None) -> PermissionGate:
     rules = RuleSet.parse(
         allow=permissions.allow, ask=permissions.ask, deny=permissions.deny, root=str(root or "")
     )
-    return PermissionGate(rules, mode=select_mode(permissions.mode, "flags"), root=root)
+    return PermissionGate(rules, mode=select_mode(permissions.mode), root=root)
 
 
 def create_agent_output(

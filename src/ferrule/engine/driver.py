@@ -959,7 +959,7 @@ class Driver:
             )
             commands = self.feed(answer)
             if isinstance(answer, events.PersonAnswered) and answer.choice == "mode":
-                self.dispatcher.change_gate(gate.with_mode(select_mode(answer.grant, "flags")))
+                self.dispatcher.change_gate(gate.with_mode(select_mode(answer.grant)))
                 self.log.notice("mode", f"set to {answer.grant}")
             return commands
 

@@ -552,7 +552,7 @@ class Session(ClosedByWith, Generic[OutputT]):
     def set_mode(self, mode: str) -> None:
         """Change the permission mode from the next call on. Raises ConfigError."""
         dispatcher = self.driver.dispatcher
-        dispatcher.change_gate(dispatcher.gate.with_mode(select_mode(mode, "flags")))
+        dispatcher.change_gate(dispatcher.gate.with_mode(select_mode(mode)))
 
     def expect_output(self, request: OutputRequest | None) -> None:
         """Have the next runs end with this output; None for text.

@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
@@ -199,10 +199,9 @@ class PermissionGate:
         resources: Mapping[type, object] | None = None,
         remember_mode: Callable[[PermissionMode], None] | None = None,
     ) -> None:
-        _require_known_mode(mode)
         self.reads: Literal["ask", "allow"] = reads
         self.rules = rules or RuleSet()
-        self.mode: PermissionMode = mode
+        self.mode: PermissionMode = select_mode(mode)
         self.grants = grants or Grants()
         self.safe_mode = safe_mode
         self.resources = resources
@@ -432,9 +431,8 @@ class PermissionGate:
 
     def _copy(self, mode: PermissionMode, grants: Grants) -> PermissionGate:
         """Return a gate with the same rules, which has decided nothing yet."""
-        _require_known_mode(mode)
         made = copy(self)
-        made.mode = mode
+        made.mode = select_mode(mode)
         made.grants = grants
         made._forget_decisions()
         return made
@@ -479,7 +477,7 @@ class PermissionGate:
         if choice in ("session", "remember") and grant:
             self.grant(grant, remember=choice == "remember")
         if choice == "mode" and self.remember_mode is not None:
-            self.remember_mode(select_mode(grant, "flags"))
+            self.remember_mode(select_mode(grant))
         if choice == "once" and tool.risk == Risk.LOW:
             self.grants.grant(tool.full_name)
 
@@ -816,28 +814,13 @@ def _concerns(rule: PermissionRule, tool_name: str, kinds: set[str]) -> bool:
     return rule.kind in kinds if rule.kind else matches_tool(rule, tool_name)
 
 
-def _require_known_mode(mode: str) -> None:
+def select_mode(mode: str) -> PermissionMode:
+    """Return the mode of this name. Raises ConfigError if there is none."""
     if mode not in MODES:
         raise ConfigError(
             f"mode `{mode}`: there is no such mode", hint=f"use one of {', '.join(MODES)}"
         )
-
-
-def select_mode(mode: str, layer: RuleLayer) -> PermissionMode:
-    """Return a mode that settings name.
-
-    Raises:
-        ConfigError: The mode does not exist, or a project's own settings choose `sandboxed`,
-            `auto` or `bypassPermissions`: a repository cannot decide that nobody is asked.
-    """
-    _require_known_mode(mode)
-    if layer in ("project", "local") and mode in ("sandboxed", "auto", "bypassPermissions"):
-        raise ConfigError(
-            f"mode `{mode}` is ignored in the settings of a project",
-            code="mode_from_project",
-            hint="choose it on the command line or in your own settings",
-        )
-    return cast("PermissionMode", mode)
+    return mode
 
 
 def describe_decision(decision: Decision) -> list[str]:

@@ -432,7 +432,7 @@ def _make_gate(
 ) -> PermissionGate:
     return PermissionGate(
         settings.rules,
-        mode=select_mode(settings.mode, "flags"),
+        mode=select_mode(settings.mode),
         grants=Grants.load(paths.state() / "grants.json"),
         root=workspace.root,
         names=names,

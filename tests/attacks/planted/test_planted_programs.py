@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deputies import DEPUTIES
 from ferrule.cli.chat.prompt import ChatPrompt
 from ferrule.cli.mcp import _find_opener  # pyright: ignore[reportPrivateUsage]
 from ferrule.connectors.mcp import LaunchSettings, McpServer
@@ -34,7 +35,7 @@ from ferrule.permissions.provenance import (
     trust_search_path,
 )
 from ferrule.sandbox.command import Capture
-from ferrule.sandbox.deputies import DEPUTIES, DeputyRights
+from ferrule.sandbox.deputies import DeputyRights
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.toolkits.commands import CommandPolicy
 from ferrule.toolkits.confined_program import find_confined

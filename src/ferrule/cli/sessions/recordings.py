@@ -217,7 +217,7 @@ def _make_gate(file: str, workspace: str) -> PermissionGate:
     root = Path(workspace or ".").absolute()
     settings = person_settings.load_settings(user_file=Path(file), workspace=root, environment={})
     return rule_evaluation.PermissionGate(
-        settings.rules, mode=rule_evaluation.select_mode(settings.mode, "flags"), root=root
+        settings.rules, mode=rule_evaluation.select_mode(settings.mode), root=root
     )
 
 

@@ -170,8 +170,6 @@ FUNCTION_GEMMA = CallForm(
 )
 GEMMA4 = CallForm("gemma4", r"<\|tool_call>", lambda _: r"<tool_call\|>", _read)
 
-FORMS = (FUNCTION_GEMMA, GEMMA4)
-
 
 def _render_value(value: Any, quote: str) -> str:
     if isinstance(value, str):

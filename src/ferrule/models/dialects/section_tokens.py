@@ -215,8 +215,6 @@ XTML = CallForm(
     "xtml", r"<\|open\|>tools<\|sep\|>", lambda _: r"<\|close\|>tools<\|sep\|>", _read_xtml
 )
 
-FORMS = (SECTION, XTML)
-
 
 # ---- writing
 

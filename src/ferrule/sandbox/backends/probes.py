@@ -102,7 +102,6 @@ class Probes:
     bwrap_notify: bool = False
     bwrap_locks: bool = False
     python: str = ""
-    sandlock: bool = False
     seatbelt: bool = False
     container: ContainerEngine | None = None
     attacks: Mapping[str, AttackResult] = field(default_factory=dict[str, "AttackResult"])
@@ -177,7 +176,6 @@ def _probe_linux(found: Probes) -> Probes:
         bwrap_notify=bool(mediates.get("seccomp_notify") and mediates.get("callers")),
         bwrap_locks=bool(locks.get("locks")),
         python=interpreter_path(),
-        sandlock=find_spec("sandlock") is not None,
         why=why,
     )
 

@@ -6,9 +6,6 @@ Pure: `Probes` in, words out. A protection is `yes` only where its docstring is 
 what holds for contents but not for names, or for each process but not for all together, is
 `partly`, and the mechanism's text says so. The first backend that enforces all that is required is
 used; otherwise the one that misses least is what a person can agree to.
-
-sandlock (a separate package) is detected and named, but not used yet: on the kernels it needs, our
-own backends enforce the same.
 """
 
 from __future__ import annotations

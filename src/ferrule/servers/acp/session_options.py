@@ -49,7 +49,7 @@ def choose_mode(settings: Settings, current: str, mode: str) -> PermissionMode:
         raise ConfigError(
             f"this session has no mode `{mode[:40]}`", hint="choose one of its listed modes"
         )
-    return select_mode(mode, "flags")
+    return select_mode(mode)
 
 
 def list_models(settings: Settings, current: str) -> list[str]:

@@ -37,7 +37,6 @@ from ferrule.storage.journal.sessions import SessionInfo
 from .jsonl import export_jsonl, import_jsonl, read_jsonl, split_lines
 
 FORMAT = 1
-SUFFIX = ".ferrule"
 _MAX_MANIFEST = 16 << 20
 _MAX_JOURNAL = 4 << 30
 _UNREADABLE = (

@@ -302,7 +302,7 @@ def _words(command: Node) -> list[Word]:
         if child.type in ("variable_assignment", "file_redirect"):
             continue
         word = child.named_children[0] if child.type == "command_name" else child
-        found.append(read_word(word, "", ""))
+        found.append(read_word(word))
     return found
 
 

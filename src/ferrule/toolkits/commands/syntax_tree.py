@@ -122,22 +122,22 @@ def _gap_problem(node: Node, source: bytes) -> str:
     return ""
 
 
-def read_word(node: Node, home: str, root: str) -> Word:
-    """Read the word of a syntax node. `home` and `root` replace `~`, `$HOME` and `$PWD`."""
-    pieces = [_read_piece(node, home, root)]
+def read_word(node: Node) -> Word:
+    """Read the word of a syntax node. What a variable holds is unknown."""
+    pieces = [_read_piece(node)]
     text = "".join(text for text, _ in pieces)
     raw = _text(node)
     if raw.startswith("~"):
-        text = expand_tilde(text, home)
+        text = expand_tilde(text, "")
     return Word(text, raw, any(splits for _, splits in pieces))
 
 
-def _read_piece(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _read_piece(node: Node) -> tuple[str, bool]:
     reader = _READERS.get(node.type)
-    return reader(node, home, root) if reader else (UNKNOWN, True)
+    return reader(node) if reader else (UNKNOWN, True)
 
 
-def _decode_unquoted(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _decode_unquoted(node: Node) -> tuple[str, bool]:
     raw = _text(node)
     out: list[str] = []
     index = 0
@@ -152,11 +152,11 @@ def _decode_unquoted(node: Node, home: str, root: str) -> tuple[str, bool]:
     return "".join(out), False
 
 
-def _decode_single_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _decode_single_quoted(node: Node) -> tuple[str, bool]:
     return _text(node)[1:-1], False
 
 
-def _decode_double_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _decode_double_quoted(node: Node) -> tuple[str, bool]:
     """Read bytes between expansions literally: the grammar does not give every blank a node."""
     source = node.text or b""
     start = node.start_byte
@@ -166,7 +166,7 @@ def _decode_double_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
         if child.type in ("string_content", "comment"):
             continue
         pieces.append(_unescape(source[position : child.start_byte - start]))
-        pieces.append(_read_piece(child, home, root)[0])
+        pieces.append(_read_piece(child)[0])
         position = child.end_byte - start
     pieces.append(_unescape(source[position:-1]))
     return "".join(pieces), False
@@ -177,12 +177,12 @@ def _unescape(data: bytes) -> str:
     return re.sub(r'\\([$`"\\\n])', lambda match: "" if match[1] == "\n" else match[1], text)
 
 
-def _decode_ansi_quoted(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _decode_ansi_quoted(node: Node) -> tuple[str, bool]:
     return decode_ansi_quotes(_text(node)[2:-1]), False
 
 
-def _concatenation(node: Node, home: str, root: str) -> tuple[str, bool]:
-    pieces = [_read_piece(child, home, root) for child in node.children]
+def _concatenation(node: Node) -> tuple[str, bool]:
+    pieces = [_read_piece(child) for child in node.children]
     text = "".join(piece for piece, _ in pieces)
     # The grammar splits `.{e,x}nv` and `[ab]c` into words of one concatenation.
     if any(child.type == "word" and _text(child) in ("{", "[") for child in node.children):
@@ -200,20 +200,15 @@ def _replace_classes(text: str) -> str:
     return re.sub(r"\[[^\]]+\]", ONE, text)
 
 
-def _variable(node: Node, home: str, root: str) -> tuple[str, bool]:
-    known = {"$HOME": home, "${HOME}": home, "$PWD": root, "${PWD}": root}.get(_text(node), "")
-    return (known, False) if known else (UNKNOWN, True)
-
-
-def _number(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _number(node: Node) -> tuple[str, bool]:
     return (_text(node), False) if not node.named_child_count else (UNKNOWN, True)
 
 
-def _glob(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _glob(node: Node) -> tuple[str, bool]:
     return BRACE, True
 
 
-def _empty(node: Node, home: str, root: str) -> tuple[str, bool]:
+def _empty(node: Node) -> tuple[str, bool]:
     return "", False
 
 
@@ -221,7 +216,7 @@ def _text(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "replace")
 
 
-_READERS: dict[str, Callable[[Node, str, str], tuple[str, bool]]] = {
+_READERS: dict[str, Callable[[Node], tuple[str, bool]]] = {
     "word": _decode_unquoted,
     "variable_name": _decode_unquoted,
     "test_operator": _decode_unquoted,
@@ -232,8 +227,6 @@ _READERS: dict[str, Callable[[Node, str, str], tuple[str, bool]]] = {
     "translated_string": _decode_double_quoted,
     "ansi_c_string": _decode_ansi_quoted,
     "concatenation": _concatenation,
-    "simple_expansion": _variable,
-    "expansion": _variable,
     "brace_expression": _glob,
     "extglob_pattern": _glob,
     "$": _empty,

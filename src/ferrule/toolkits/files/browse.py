@@ -28,21 +28,6 @@ from . import lines
 from .edits import format_count, invalid_arguments
 from .outline import MAX_DEFINITIONS, find_definitions
 
-ALIASES = {
-    "ls": "list_files",
-    "list_directory": "list_files",
-    "get_file_tree": "file_tree",
-    "get_file_outline": "file_outline",
-    "grep_search": "search_files",
-    "read_lines": "read_file",
-    "create_directory": "create_dir",
-    "run_shell_command": "run_command",
-}
-"""Tool names that other systems and models use -> the name registered here.
-
-For messages and documentation.
-"""
-
 NOT_EXPANDED = frozenset({"node_modules", "bower_components", "__pycache__", "venv"})
 """Folders that `file_tree` lists but does not open unless asked: their content is generated."""
 

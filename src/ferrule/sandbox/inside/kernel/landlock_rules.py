@@ -35,21 +35,6 @@ Links are OTHER: they are granted nothing, what they lead to may be.
 _FILE_RIGHTS = ("read", "write", "execute", "device")
 _ONLY_LIST = ("list",)
 
-# /proc: Landlock itself refuses files about a process outside its domain.
-SYSTEM = (
-    "/proc",
-    "/sys/devices/system/cpu",
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/opt",
-    "/nix",
-)
 # Not /dev/pts and /dev/shm: they hold what other processes show and share.
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 
