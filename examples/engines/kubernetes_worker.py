@@ -14,7 +14,7 @@ import threading
 import time
 from importlib import import_module
 
-from ferrule.jobs import Jobs, Worker
+from ferrule.jobs import Jobs, QueueError, Worker
 
 IDLE_SECONDS = float(os.environ.get("IDLE_SECONDS", "10"))
 
@@ -24,7 +24,11 @@ def stop_when_idle(worker: Worker, database: str, engine: str) -> None:
     looks_empty = 0
     while looks_empty < 2:
         time.sleep(IDLE_SECONDS)
-        figures = jobs.measure()
+        try:
+            figures = jobs.measure()
+        except QueueError:
+            # The database is away, as it may be for a while: whether jobs wait is not known.
+            continue
         # What others work may come back, if they are lost.
         looks_empty = looks_empty + 1 if figures.waiting == figures.working == 0 else 0
     jobs.close()

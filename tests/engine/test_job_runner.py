@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferrule.core.errors import ConfigError
+from ferrule.core.errors import ConfigError, JournalError
 from ferrule.core.events import RunFinished, RunStarted
 from ferrule.core.identity import Identity
 from ferrule.engine.distributed import engines, handing_in
@@ -22,9 +22,9 @@ from ferrule.engine.distributed.engines import (
     Ticket,
     open_engine,
 )
-from ferrule.engine.distributed.handing_in import SetAside
+from ferrule.engine.distributed.handing_in import Intake, SetAside
 from ferrule.engine.distributed.job import Job
-from ferrule.engine.distributed.outcomes import Beginning, QueueError, Unhanded
+from ferrule.engine.distributed.outcomes import Beginning, QueueError
 from ferrule.engine.distributed.runner import Runner
 from leaving_journal import LeavingJournal
 
@@ -60,12 +60,12 @@ class Table:
         self.ended[run] = outcome["stop"], outcome["code"]
         return True
 
-    def give_back(self, run: str, worker: str) -> list[Unhanded]:
+    def give_back(self, run: str, worker: str) -> list[Ticket]:
         self.given_back.append(run)
-        return [(Ticket(run, "talk", "acme", 0), "now")]
+        return [Ticket(run, "talk", "acme", 0, as_of="now")]
 
-    def mark_handed(self, told: list[Unhanded]) -> None:
-        self.handed += [(ticket.run, as_of) for ticket, as_of in told]
+    def mark_handed(self, told: list[Ticket]) -> None:
+        self.handed += [(ticket.run, ticket.as_of) for ticket in told]
 
 
 class Engine:
@@ -103,6 +103,8 @@ class Gate:
             # Results of cancelled calls are written meanwhile.
             await asyncio.sleep(0.05)
             self.is_tidy = True
+            if self.error is not None:
+                raise self.error from None
             raise
         if self.error is not None:
             raise self.error
@@ -129,7 +131,12 @@ def play(journal: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Story], Non
             engine = Engine()
             engine_as_any: Any = engine
             worker = Runner(
-                "w", table_as_any, engine_as_any, journal, made, concurrency=2, per_tenant=2
+                "w",
+                Intake(table_as_any, engine_as_any),
+                journal,
+                made,
+                concurrency=2,
+                per_tenant=2,
             )
             async with asyncio.timeout(SECONDS):
                 await story(worker, table, gate, engine)
@@ -282,6 +289,64 @@ def test_a_job_that_a_worker_has_is_not_given_up_however_often_it_came(
     play(story)
 
 
+def test_a_job_that_cannot_be_read_has_failed_and_does_not_come_again(
+    play: Callable[[Story], None],
+) -> None:
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        unreadable = {"run": "run-1", "session": "talk", "tenant": "acme"}
+        table.answer = Beginning("begin", job=unreadable, attempt=1)
+        await worker("run-1")
+        assert (table.ended, gate.entered) == ({"run-1": ("failed", "job_failed")}, 0)
+
+    play(story)
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_journal_that_is_away_when_a_run_ends_is_not_the_outcome_of_its_job(
+    play: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch, *, is_cancelled: bool
+) -> None:
+    monkeypatch.setattr(running, "RETRY_SECONDS", 0.01)
+
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        gate.error = JournalError("away", code="journal_unreachable")
+        job = asyncio.create_task(worker("run-1"))
+        await gate.inside.wait()
+        if is_cancelled:
+            worker.cancel(["run-1"])
+        else:
+            gate.is_open.set()
+        while gate.entered < 2:
+            await asyncio.sleep(0.01)
+        assert table.ended == {}
+        gate.error = None
+        gate.is_open.set()
+        await job
+        assert table.ended == {"run-1": ("done", "")}
+
+    play(story)
+
+
+def test_a_run_that_is_open_in_the_journal_is_ended_there_before_its_job_counts_as_cancelled(
+    play: Callable[[Story], None], journal: LeavingJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "RETRY_SECONDS", 0.01)
+    journal.append("run-1", "run-1", [RunStarted("go")], identity=ME)
+
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        job = asyncio.create_task(worker("run-1"))
+        await gate.inside.wait()
+        worker.cancel(["run-1"])
+        while gate.entered < 2:
+            await asyncio.sleep(0.01)
+        assert table.ended == {}
+        journal.append("run-1", "run-1", [RunFinished("cancelled")], identity=ME)
+        worker.cancel(["run-1"])
+        await job
+        assert table.ended == {"run-1": ("cancelled", "")}
+
+    play(story)
+
+
 ME = Identity("acme", "worker", "run-1", "run-1")
 
 
@@ -363,7 +428,7 @@ def test_no_more_jobs_are_worked_at_once_than_there_are_places(
     play(story)
 
 
-WAITS: Unhanded = (Ticket("run-1", "talk", "acme", 0), "now")
+WAITS = Ticket("run-1", "talk", "acme", 0, as_of="now")
 
 
 @pytest.mark.parametrize(
@@ -388,9 +453,9 @@ def test_a_job_that_may_not_begin_is_handed_in_again_later_the_more_go_first(
     paused: list[float] = []
     add = SetAside.add
 
-    def set_aside(self: SetAside, unhanded: Unhanded, pause: float) -> None:
+    def set_aside(self: SetAside, ticket: Ticket, pause: float) -> None:
         paused.append(pause)
-        add(self, unhanded, 0)
+        add(self, ticket, 0)
 
     monkeypatch.setattr(SetAside, "add", set_aside)
 
@@ -431,7 +496,7 @@ def test_a_worker_leaves_though_its_engine_does_not_answer(
     async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
         working = asyncio.create_task(worker("run-1"))
         await gate.inside.wait()
-        table.answer = Beginning("early", (Ticket("next", "run-1", "acme", 5), "now"))
+        table.answer = Beginning("early", Ticket("next", "run-1", "acme", 5))
         await worker("next")
         engine.is_silent = True
         started = asyncio.get_running_loop().time()
@@ -449,7 +514,7 @@ def test_an_engine_that_does_not_answer_is_not_waited_for_for_ever(
 ) -> None:
     monkeypatch.setattr(engines, "ANSWER_SECONDS", 0.1)
     with pytest.raises(EngineUnreachable, match=r"no answer in 0\.1 s"):
-        engines.run_blocking(asyncio.sleep(1))
+        engines.ask_engine(asyncio.sleep(1))
 
 
 @pytest.mark.parametrize(
@@ -465,7 +530,7 @@ def test_what_waits_for_a_job_is_handed_in_once_that_has_ended(
     play: Callable[[Story], None], waiting: Ticket, *, handed_in: bool
 ) -> None:
     async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
-        table.answer = Beginning("early", (waiting, "now"), ahead=60)
+        table.answer = Beginning("early", waiting, ahead=60)
         await worker("next")
         table.answer = None
         gate.is_open.set()

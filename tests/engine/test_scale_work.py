@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 import pytest
 
 from ferrule import Agent, Storage
-from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
+from ferrule.core.errors import (
+    ConfigError,
+    FerruleError,
+    JournalError,
+    ProviderError,
+    SessionNotFound,
+)
 from ferrule.core.events import (
     Event,
     JournalRecord,
@@ -28,7 +34,7 @@ from ferrule.engine.distributed import job_run as working
 from ferrule.engine.distributed.job import Job, JobEnd, build_outcome
 from ferrule.engine.distributed.job_run import SessionTurns, run_job
 from ferrule.engine.distributed.jobs import libpq_url
-from ferrule.models.scripted import Scripted, Step, calls, says
+from ferrule.models.scripted import Scripted, Step, calls, fails, says
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.decorator import tool
@@ -453,3 +459,37 @@ def test_an_outcome_has_the_output_of_a_run_that_ended_with_one(
     outcome = job_end.read(end)
     assert outcome is not None
     assert ("output" in outcome, outcome.get("output")) == (end.stop == "done", output)
+
+
+def test_a_function_that_ends_the_program_instead_of_making_an_agent_ends_its_job(
+    journal: LeavingJournal,
+) -> None:
+    def leave(job: Job, journal: Journal) -> Agent:
+        raise SystemExit("usage: make [OPTIONS]")
+
+    with pytest.raises(FerruleError, match=r"SystemExit: usage") as failed:
+        bounded(run_job(JOB, journal, leave))
+    assert failed.value.code == "job_failed"
+
+
+def test_a_run_whose_model_failed_after_a_call_is_only_told_of_again(
+    journal: LeavingJournal,
+) -> None:
+    acted: list[str] = []
+
+    @tool(side_effect="external", risk="safe")
+    async def act() -> str:
+        """Act."""
+        acted.append("once")
+        return "acted"
+
+    def make(job: Job, journal: Journal) -> Agent:
+        refused = ProviderError("bad request", code="provider_refused", status=400)
+        model = Scripted([calls(("act", {})), fails(refused)])
+        return Agent(
+            model, [act], storage=Storage(journal=journal, tenant=job.tenant, user=job.user)
+        )
+
+    outcomes = [bounded(run_job(JOB, journal, make)) for _ in range(2)]
+    assert outcomes[0] == outcomes[1]
+    assert (outcomes[0]["stop"], acted) == ("failed", ["once"])

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("croniter", reason="needs the extra `scale`")
 
 from ferrule.core.errors import ConfigError
+from ferrule.engine.distributed.handing_in import Intake
 from ferrule.engine.distributed.outcomes import Beginning
 from ferrule.engine.distributed.schedules import begin_scheduled, build_run_id, find_next_time
 
@@ -78,7 +79,7 @@ class Table:
         table: Any = self
         nobody: Any = None
         beginning = Beginning("begin", schedule="tidy", was_begun=was_begun)
-        return begin_scheduled(table, nobody, build_run_id("tidy", due), beginning)
+        return begin_scheduled(Intake(table, nobody), build_run_id("tidy", due), beginning)
 
 
 NOON = datetime(2026, 7, 31, 12, tzinfo=UTC)

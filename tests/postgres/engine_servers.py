@@ -209,15 +209,15 @@ def _wait_for(server: subprocess.Popen[bytes], named: str, log: Path) -> None:
     from ferrule.engine.distributed.engines import (
         EngineOptions,
         EngineUnreachable,
+        ask_engine,
         open_engine,
-        run_blocking,
     )
 
     end = time.monotonic() + SECONDS
     while True:
         assert server.poll() is None and time.monotonic() < end, log.read_text(errors="replace")
         try:
-            run_blocking(open_engine(named, EngineOptions("")).prepare())
+            ask_engine(open_engine(named, EngineOptions("")).prepare())
         except EngineUnreachable:
             time.sleep(0.1)
         else:

@@ -19,7 +19,7 @@ pytest.importorskip("psycopg", reason="needs the extra `scale`")
 import psycopg
 
 from ferrule.cli.distributed import worker
-from ferrule.engine.distributed.engines import EngineOptions, open_engine, run_blocking
+from ferrule.engine.distributed.engines import EngineOptions, ask_engine, open_engine
 from ferrule.engine.distributed.job import Job
 from ferrule.engine.distributed.jobs import Jobs
 from ferrule.engine.distributed.outcomes import OutcomeTable
@@ -146,7 +146,7 @@ def test_the_role_of_workers_can_take_jobs_after_the_migration_and_change_no_tab
     table = OutcomeTable(theirs)
     assert table.begin(job.run, "me", per_tenant=None).answer == "begin"
     engine = open_engine("procrastinate", EngineOptions(theirs))
-    run_blocking(engine.prepare())
+    ask_engine(engine.prepare())
     for one in (jobs, table, engine):
         one.close()
     with psycopg.connect(theirs, autocommit=True) as db:

@@ -29,9 +29,9 @@ from ferrule.engine.distributed.engines import (
     EngineUnreachable,
     GoOnElsewhere,
     Ticket,
+    ask_engine,
     open_engine,
     reach,
-    run_blocking,
 )
 from ferrule.engine.distributed.job import MAX_NAME_BYTES, Job
 from ferrule.engine.distributed.jobs import Jobs
@@ -54,8 +54,8 @@ def url(cluster: Cluster) -> str:
 
 def engine_of(url: str, *, is_pooled: bool = False) -> ProcrastinateEngine:
     engine = ProcrastinateEngine(EngineOptions(url, lost_after=LOST_AFTER, is_pooled=is_pooled))
-    run_blocking(engine.prepare())
-    run_blocking(engine.prepare())
+    ask_engine(engine.prepare())
+    ask_engine(engine.prepare())
     return engine
 
 
@@ -97,7 +97,7 @@ def test_a_job_whose_worker_was_forgotten_is_handed_out_again(
     url: str, monkeypatch: pytest.MonkeyPatch, *, fails_first: bool
 ) -> None:
     engine = engine_of(url)
-    run_blocking(engine.submit([ONE]))
+    ask_engine(engine.submit([ONE]))
     sql(url, "UPDATE procrastinate_jobs SET status = 'doing'")
     asked = JobManager.get_stalled_jobs
     failures = [True] if fails_first else []
@@ -123,7 +123,7 @@ def test_a_job_whose_end_was_not_recorded_holds_up_nothing_and_comes_again(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(url)
-    run_blocking(engine.submit([ONE, TWO]))
+    ask_engine(engine.submit([ONE, TWO]))
     finish = JobManager.finish_job
     failures = [True]
 
@@ -157,7 +157,7 @@ def test_a_job_whose_end_was_not_recorded_holds_up_nothing_and_comes_again(
 @pytest.mark.parametrize("error", [GoOnElsewhere(), ValueError("a bug")])
 def test_a_job_that_goes_on_elsewhere_is_handed_out_again(url: str, error: Exception) -> None:
     engine = engine_of(url)
-    run_blocking(engine.submit([ONE]))
+    ask_engine(engine.submit([ONE]))
     times: list[float] = []
     again = asyncio.Event()
 
@@ -185,7 +185,7 @@ def test_behind_a_pooler_nothing_is_listened_to_and_jobs_are_found(url: str) -> 
         done.set()
 
     async def submit() -> None:
-        await asyncio.to_thread(run_blocking, engine.submit([ONE]))
+        await asyncio.to_thread(ask_engine, engine.submit([ONE]))
         await done.wait()
 
     play(engine, do, submit)
@@ -195,11 +195,11 @@ def test_behind_a_pooler_nothing_is_listened_to_and_jobs_are_found(url: str) -> 
 def test_an_engine_whose_database_is_away_or_read_only_says_so(url: str) -> None:
     with pytest.raises(EngineUnreachable, match="cannot be reached"):
         away = ProcrastinateEngine(EngineOptions("postgresql://nobody@localhost:1/none"))
-        run_blocking(away.prepare())
+        ask_engine(away.prepare())
     name = sql(url, "SELECT current_database()")[0][0]
     sql(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     with pytest.raises(EngineUnreachable, match="read-only") as refused:
-        run_blocking(ProcrastinateEngine(EngineOptions(url)).prepare())
+        ask_engine(ProcrastinateEngine(EngineOptions(url)).prepare())
     assert "name the primary" in refused.value.hint
 
 
@@ -236,6 +236,31 @@ def test_a_worker_stops_though_its_engine_does_not_answer(
     worker.stop()
     thread.join(SECONDS)
     assert not thread.is_alive()
+
+
+def test_a_look_at_what_was_left_behind_that_fails_is_told_and_repeated(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[object] = []
+    again = threading.Event()
+
+    def fail(*given: object) -> None:
+        looks.append(given)
+        if len(looks) > 1:
+            again.set()
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(working, "tend", fail)
+    monkeypatch.setattr(working, "LOOK_SECONDS", 0.01)
+    made: Any = None
+    worker = Worker(url, made, engine=Deaf(), times=WorkerTimes(grace=0))
+    monkeypatch.setattr(working, "END_SECONDS", 0.1)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    assert again.wait(SECONDS)
+    worker.stop()
+    thread.join(SECONDS)
+    assert "looked for again later: can't start new thread" in caplog.text
 
 
 async def _wait(event: asyncio.Event) -> None:
@@ -405,9 +430,9 @@ def test_an_engine_whose_first_connection_failed_connects_later(
     name = str(sql(url, "SELECT current_database()")[0][0])
     cluster.sql(f"ALTER DATABASE {name} RENAME TO {name}_away")
     with pytest.raises(EngineUnreachable):
-        run_blocking(engine.submit([ONE]))
+        ask_engine(engine.submit([ONE]))
     cluster.sql(f"ALTER DATABASE {name}_away RENAME TO {name}")
-    run_blocking(engine.submit([ONE]))
+    ask_engine(engine.submit([ONE]))
     engine.close()
     assert sql(url, "SELECT count(*) FROM procrastinate_jobs") == [(1,)]
 
@@ -417,4 +442,4 @@ def test_names_that_are_long_in_any_script_reach_an_engine_that_bounds_them() ->
     with serve("temporal") as server:
         engine = open_engine(server.engine, EngineOptions(""))
         with kept_by_process():
-            run_blocking(engine.submit([Ticket(longest, "talk", longest, 0)]))
+            ask_engine(engine.submit([Ticket(longest, "talk", longest, 0)]))

@@ -11,7 +11,9 @@ pytest.importorskip("psycopg", reason="needs the extra `scale`")
 
 import psycopg
 
+from ferrule.core.errors import ConfigError
 from ferrule.engine.distributed.engines import Engine, Ticket
+from ferrule.engine.distributed.handing_in import Intake
 from ferrule.engine.distributed.job import Job
 from ferrule.engine.distributed.jobs import Jobs
 from ferrule.engine.distributed.outcomes import OutcomeTable
@@ -93,12 +95,12 @@ def test_cancelling_the_next_job_of_a_schedule_leaves_out_this_one_only(
     jobs.schedule("nightly", NIGHTLY, Job("x"))
     [first] = engine.runs
     jobs.cancel(first)
-    tend(engine, table, 30)
+    tend(Intake(table, engine), 30)
     [_, second] = engine.runs
     assert first < second
     assert jobs.outcome(first)["stop"] == "cancelled"
     assert len(waiting(jobs)) == 1
-    tend(engine, table, 30)
+    tend(Intake(table, engine), 30)
     assert len(engine.runs) == 2
     jobs.cancel(second)
     jobs.schedule("nightly", NIGHTLY, Job("x"))
@@ -111,14 +113,14 @@ def test_a_schedule_without_a_job_gets_one_for_its_next_time(
     jobs.schedule("nightly", NIGHTLY, Job("x"))
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("DELETE FROM ferrule.outcomes")
-    tend(engine, table, 30)
+    tend(Intake(table, engine), 30)
     assert engine.runs == [engine.runs[0]] * 2
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("DELETE FROM ferrule.outcomes")
         db.execute("UPDATE ferrule.schedules SET due = due - interval '10 days'")
-    tend(engine, table, 30)
+    tend(Intake(table, engine), 30)
     assert engine.runs == [engine.runs[0]] * 3, "times that are past are left out"
-    tend(engine, table, 30)
+    tend(Intake(table, engine), 30)
     assert len(engine.runs) == 3
 
 
@@ -128,8 +130,16 @@ def test_a_job_of_a_schedule_that_was_begun_is_not_replaced(
     jobs.schedule("nightly", NIGHTLY, Job("old"))
     [run] = engine.runs
     beginning = table.begin(run, "w", per_tenant=None)
-    assert begin_scheduled(table, engine, run, beginning)
+    assert begin_scheduled(Intake(table, engine), run, beginning)
     jobs.schedule("nightly", NIGHTLY, Job("new"))
     jobs.unschedule("nightly")
     found = table.find(run)
     assert found is not None and (found.state, found.job.text) == ("working", "old")
+
+
+def test_a_schedule_whose_jobs_could_have_no_id_is_refused_and_not_stored(
+    jobs: Jobs, table: OutcomeTable
+) -> None:
+    with pytest.raises(ConfigError, match="unusable name"):
+        jobs.schedule("n" * 1000, NIGHTLY, Job("x"))
+    assert table.find_stopped_schedules() == []

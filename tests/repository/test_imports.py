@@ -106,7 +106,12 @@ HEAVY = {
     "prompt_toolkit": {"cli"},
     "cryptography": {"storage.audit.signing"},
     "xllamacpp": {"ferrule_local"},
-    "psycopg": {"storage", "engine.distributed", "job_engines.procrastinate"},
+    "psycopg": {
+        "storage",
+        "engine.distributed",
+        "job_engines.procrastinate",
+        "job_engines.tables",
+    },
     "procrastinate": {"job_engines.procrastinate"},
     "psycopg_pool": {"job_engines.procrastinate"},
     "asyncpg": {"job_engines.pgqueuer"},

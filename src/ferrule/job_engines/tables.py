@@ -1,4 +1,4 @@
-"""Tables of an engine in the database of the journal: made once, whoever comes first."""
+"""Create the tables of an engine in the database of the journal, once."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
@@ -96,6 +96,7 @@ class Ticket:
         priority: 1 is first; 0 goes before all others.
         delay: Seconds until it may be handed out.
         due: The same as a time of the database's clock.
+        as_of: When it was read from the table of outcomes. Engines ignore it.
     """
 
     run: str
@@ -104,6 +105,7 @@ class Ticket:
     priority: int
     delay: float = 0
     due: datetime | None = None
+    as_of: str = ""
 
 
 @frozen
@@ -125,18 +127,15 @@ class EngineOptions:
 
     def parse_url(self, default: str) -> SplitResult:
         """Return the address, which is to be a URL. Raises ConfigError."""
-        url = urlsplit(self.address or default)
-        try:
-            is_whole = bool(url.hostname and url.port)
-        except ValueError:
-            is_whole = False
-        if not is_whole:
-            raise ConfigError(
-                f"the address of an engine is `{self.address}`",
-                hint=f"write a URL with scheme, host and port, such as `{default}`",
-                code="engine_address",
-            )
-        return url
+        with suppress(ValueError):
+            url = urlsplit(self.address or default)
+            if url.hostname and url.port:
+                return url
+        raise ConfigError(
+            f"the address of an engine is `{self.address}`",
+            hint=f"write a URL with scheme, host and port, such as `{default}`",
+            code="engine_address",
+        )
 
 
 class Engine(Protocol):
@@ -179,8 +178,8 @@ class WithdrawingEngine(Protocol):
 T = TypeVar("T")
 
 
-def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run what an engine is asked for in an event loop, and a thread, of its own.
+def ask_engine(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return what an engine answers, asked in an event loop and a thread of its own.
 
     Raises:
         FerruleError: It failed; EngineUnreachable with an error that its library lets through, or

@@ -43,14 +43,11 @@ class Job:
     def __post_init__(self) -> None:
         if not (self.tenant.strip() and self.user.strip()):
             raise ConfigError("a job needs a tenant and a user", code="identity_blank")
-        names = (self.run, self.session, self.tenant, self.user)
-        if not is_storable("".join(names)):
-            raise ConfigError(f"unusable name in {names!r}", code="job_name")
-        for name in names:
-            if len(name.encode()) > MAX_NAME_BYTES:
+        for name in (self.run, self.session, self.tenant, self.user):
+            if not is_storable(name) or len(name.encode()) > MAX_NAME_BYTES:
                 raise ConfigError(
-                    f"`{name[:40]}…` has more than {MAX_NAME_BYTES} bytes",
-                    hint="shorten the job's id, session, tenant or user",
+                    f"unusable name {name[:40]!r}",
+                    hint=f"ids, tenants and users have up to {MAX_NAME_BYTES} bytes and no NUL",
                     code="job_name",
                 )
         if not 0 <= self.priority <= MAX_PRIORITY:
@@ -128,10 +125,6 @@ class JobEnd:
         elif isinstance(event, RunFinished) and self.has_begun:
             return self._describe(event)
         return None
-
-    def note(self, outcome: dict[str, Any] | None) -> None:
-        """Keep the outcome: it is in the journal or in the table."""
-        self.outcome = outcome
 
     def _describe(self, end: RunFinished) -> dict[str, Any]:
         used = {"input": end.usage.input, "output": end.usage.output, "cached": end.usage.cached}

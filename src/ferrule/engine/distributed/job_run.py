@@ -95,6 +95,9 @@ async def run_job(
                 if not (was_opened_meanwhile or error.code in TRANSIENT_ERRORS) or _is_cancelled():
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
+            except SystemExit as error:
+                # It would end the worker, and with that everything else that is worked there.
+                raise FerruleError(f"SystemExit: {error}", code="job_failed") from error
             except FerruleError:
                 # How the run ended is in the journal; what never became a run is raised.
                 if end.outcome is None:
@@ -118,7 +121,7 @@ def read_end(journal: Journal, job: Job) -> JobEnd | None:
         for record in journal.records(job.session):
             # The session may be somebody else's: then nothing is disclosed, and resuming it fails.
             if record.run == job.run and end.is_of(record.tenant, record.user, job.session):
-                end.note(end.read(record.event))
+                end.outcome = end.read(record.event)
                 if end.outcome is not None:
                     break
     except SessionNotFound:

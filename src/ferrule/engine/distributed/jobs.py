@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,13 +30,13 @@ from .engines import (
     EngineOptions,
     EngineUnreachable,
     WithdrawingEngine,
+    ask_engine,
     open_engine,
-    run_blocking,
 )
-from .handing_in import hand_in
+from .handing_in import Intake
 from .job import Job, build_outcome
 from .outcomes import JobFigures, JobState, OutcomeTable, build_announcement
-from .schedules import find_next_time, submit_scheduled
+from .schedules import build_run_id, find_next_time, submit_scheduled
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -74,8 +75,8 @@ class Jobs:
         try:
             self._table.check()
             options = EngineOptions(self._url, is_pooled=self._table.is_pooled)
-            self._engine = open_engine(engine, options)
-            run_blocking(self._engine.prepare())
+            self._intake = Intake(self._table, open_engine(engine, options))
+            ask_engine(self._intake.engine.prepare())
         except BaseException:
             self._table.close()
             raise
@@ -97,13 +98,13 @@ class Jobs:
         """
         named = [job.with_name() for job in jobs]
         rows = [job.as_dict() for job in named]
-        unhanded = self._table.submit(rows, delay=delay)
+        tickets = self._table.submit(rows, delay=delay)
         try:
-            hand_in(self._table, self._engine, unhanded)
+            self._intake.hand_in(tickets)
         except FerruleError as error:
-            runs = ", ".join(f"`{ticket.run}`" for ticket, _ in unhanded[:3])
+            runs = ", ".join(f"`{ticket.run}`" for ticket in tickets[:3])
             raise error.reword(
-                f"{error.detail}. Stored all the same: {runs}{', ...' if unhanded[3:] else ''}",
+                f"{error.detail}. Stored all the same: {runs}{', ...' if tickets[3:] else ''}",
                 f"a worker hands them in within minutes once this is mended: {error.hint}",
             ) from error
         return named
@@ -117,18 +118,20 @@ class Jobs:
         Returns:
             How many there were.
         """
-        unhanded = self._table.unhand()
-        hand_in(self._table, self._engine, unhanded)
-        return len(unhanded)
+        tickets = self._table.unhand()
+        self._intake.hand_in(tickets)
+        return len(tickets)
 
     def outcome(self, run: str) -> dict[str, Any]:
         """Wait for a job's outcome (`build_outcome`). Raises UnknownJob."""
         while True:
             listening = self._listen()
-            if not self._table.mark_awaited(run):
-                found = self._find(run)
-                if found.outcome is not None:
-                    return found.outcome
+            if listening is not None:
+                # Before the table is read: what ends after that is announced.
+                self._table.mark_awaited(run)
+            found = self._find(run)
+            if found.outcome is not None:
+                return found.outcome
             if listening is not None:
                 self._wait_for(listening, build_announcement(run))
             else:
@@ -144,10 +147,10 @@ class Jobs:
         job = self._find(run).job
         outcome = build_outcome(job, "cancelled", detail="the job was cancelled")
         ended = self._table.cancel(run, outcome)
-        if isinstance(self._engine, WithdrawingEngine):
+        if isinstance(self._intake.engine, WithdrawingEngine):
             # A worker would find that it has ended, too.
             with suppress(EngineUnreachable):
-                run_blocking(self._engine.withdraw([ticket for ticket, _ in ended]))
+                ask_engine(self._intake.engine.withdraw(ended))
 
     def _find(self, run: str) -> JobState:
         found = self._table.find(run)
@@ -176,8 +179,10 @@ class Jobs:
             raise ConfigError("a scheduled job gets a new id each time", hint="leave its id out")
         now = datetime.now(UTC)
         due = find_next_time(cron, now)
+        # Nothing is stored if the ids of its jobs cannot be used.
+        replace(job, run=build_run_id(name, due))
         self._table.schedule(name, cron, job.as_dict(), due)
-        submit_scheduled(self._table, self._engine, name, job.as_dict(), due, now)
+        submit_scheduled(self._intake, name, job.as_dict(), due, now)
 
     def unschedule(self, name: str) -> None:
         """Remove a schedule."""
@@ -191,7 +196,7 @@ class Jobs:
 
     def close(self) -> None:
         """Close the connections. The end of a `with` block does."""
-        self._engine.close()
+        self._intake.engine.close()
         self._table.close()
         self._hang_up()
 

@@ -34,7 +34,7 @@ run, session, tenant, priority,
 greatest(0, extract(epoch FROM due - clock_timestamp()))::double precision, due,
 clock_timestamp()::text
 """
-"""A ticket, and when the table was asked for it."""
+"""The columns of a `Ticket`."""
 _SUBMIT = """
 INSERT INTO {s}.outcomes AS here
     (run, session, tenant, priority, version, job, schedule, due)
@@ -98,7 +98,9 @@ WITH done AS (
 SELECT {ticket}, (SELECT count(pg_notify(%(channel)s, md5(run))) FROM done WHERE awaited)
 FROM done WHERE ended IS NOT NULL
 """
-_AWAIT = "UPDATE {s}.outcomes SET awaited = true WHERE run = %s AND ended IS NULL RETURNING run"
+_AWAIT = """
+UPDATE {s}.outcomes SET awaited = true WHERE run = %s AND ended IS NULL AND NOT awaited
+"""
 _COLUMNS = """
 job, CASE WHEN ended IS NULL AND worker IS NULL THEN 'waiting' WHEN ended IS NULL THEN 'working'
     WHEN stop IN ('done', 'cancelled') THEN stop ELSE 'failed' END, coalesce(worker, ''), submitted,
@@ -136,10 +138,6 @@ WHERE run IS NULL OR last.ended IS NOT NULL
 """
 """Schedules whose next job is not there or has ended; its id is that of `build_run_id`."""
 _MOVE = "UPDATE {s}.schedules SET due = %s WHERE name = %s AND due = %s"
-
-
-Unhanded = tuple[Ticket, str]
-"""A job that the engine is to be told of, and when the table said so."""
 
 
 class QueueError(FerruleError):
@@ -186,7 +184,7 @@ class Beginning:
     """
 
     answer: str
-    unhanded: Unhanded | None = None
+    unhanded: Ticket | None = None
     ahead: int = 0
     blocked: float = 0
     job: Mapping[str, Any] | None = None
@@ -237,7 +235,7 @@ class OutcomeTable:
 
     def submit(
         self, jobs: Sequence[Mapping[str, Any]], *, delay: float = 0, schedule: str | None = None
-    ) -> list[Unhanded]:
+    ) -> list[Ticket]:
         """Add jobs (`Job.as_dict`). Return those that the engine may not know of yet."""
         given = {job["run"]: job for job in jobs}
         if not given:
@@ -255,17 +253,17 @@ class OutcomeTable:
         }
         return _read_tickets(self._run(_SUBMIT, values, "submitting"))
 
-    def mark_handed(self, unhanded: Sequence[Unhanded]) -> None:
+    def mark_handed(self, tickets: Sequence[Ticket]) -> None:
         """Take note that the engine knows of these jobs, unless they were set aside since then."""
-        runs = [ticket.run for ticket, _ in unhanded]
-        times = [as_of for _, as_of in unhanded]
+        runs = [ticket.run for ticket in tickets]
+        times = [ticket.as_of for ticket in tickets]
         self._run(_HANDED, (runs, times), "submitting")
 
-    def unhand(self) -> list[Unhanded]:
+    def unhand(self) -> list[Ticket]:
         """Take note that the engine knows of no job, but for those that are worked now."""
         return _read_tickets(self._run(_UNHAND, (), "submitting again"))
 
-    def look(self, seconds: float, days: float) -> list[Unhanded]:
+    def look(self, seconds: float, days: float) -> list[Ticket]:
         """Return jobs that the engine has not been told of for so long; remove old outcomes.
 
         Args:
@@ -292,11 +290,11 @@ class OutcomeTable:
         found = self._run(_BEGIN, values, f"beginning `{run}`")[0][0]
         if found["answer"] == "ended":
             return Beginning("ended")
-        ticket = Ticket(run, *(found.pop(name) for name in ("session", "tenant", "priority")))
-        as_of = found.pop("as_of")
+        named = {name: found.pop(name) for name in ("session", "tenant", "priority", "as_of")}
         if found["answer"] == "begin":
             return Beginning(**found)
-        return Beginning(found["answer"], (ticket, as_of), found["ahead"], found["blocked"])
+        ticket = Ticket(run, **named)
+        return Beginning(found["answer"], ticket, found["ahead"], found["blocked"])
 
     def end(self, run: str, worker: str, outcome: Mapping[str, Any]) -> bool:
         """Set the outcome of a job, unless it has one or another worker has it by now.
@@ -307,7 +305,7 @@ class OutcomeTable:
         values = (outcome["stop"], json.dumps(outcome), run, worker, run, OUTCOME_CHANNEL)
         return bool(self._run(_END, values, f"ending `{run}`")[0][0])
 
-    def give_back(self, run: str, worker: str) -> list[Unhanded]:
+    def give_back(self, run: str, worker: str) -> list[Ticket]:
         """Leave a job to others, unless another worker has it by now."""
         return _read_tickets(self._run(_GIVE_BACK, (run, worker), f"giving `{run}` back"))
 
@@ -317,7 +315,7 @@ class OutcomeTable:
 
     # ---- asking
 
-    def cancel(self, run: str, outcome: Mapping[str, Any]) -> list[Unhanded]:
+    def cancel(self, run: str, outcome: Mapping[str, Any]) -> list[Ticket]:
         """Ask for a job's end. One that has not begun ends at once, with this outcome.
 
         Returns:
@@ -326,9 +324,9 @@ class OutcomeTable:
         values = {"run": run, "outcome": json.dumps(outcome), "channel": OUTCOME_CHANNEL}
         return _read_tickets(self._run(_CANCEL, values, f"cancelling `{run}`"))
 
-    def mark_awaited(self, run: str) -> bool:
-        """Have the end of a job announced. False if it has ended, or there is none."""
-        return bool(self._run(_AWAIT, (run,), f"waiting for `{run}`"))
+    def mark_awaited(self, run: str) -> None:
+        """Have the end of a job announced, if it has not ended."""
+        self._run(_AWAIT, (run,), f"waiting for `{run}`")
 
     def find(self, run: str) -> JobState | None:
         found = _read_states(self._run(_FIND, (run,), f"looking for `{run}`"))
@@ -371,8 +369,9 @@ class OutcomeTable:
         return self._db.query(sql.format(s=f'"{SCHEMA}"', ticket=_TICKET), values, doing=doing)
 
 
-def _read_tickets(rows: Rows) -> list[Unhanded]:
-    return [(Ticket(*row[:6]), row[6]) for row in rows]
+def _read_tickets(rows: Rows) -> list[Ticket]:
+    # A statement may also return what it announced.
+    return [Ticket(*row[:7]) for row in rows]
 
 
 def _read_states(rows: Rows) -> list[JobState]:

@@ -18,17 +18,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ferrule.core.errors import FerruleError
+from ferrule.core.errors import ConfigError, FerruleError, JournalError
 from ferrule.core.events import Event
 from ferrule.core.identity import Identity
 from ferrule.engine.threads import Threads
 from ferrule.storage.journal.postgres import PostgresJournal
 
-from .engines import RETRY_SECONDS, Engine, GoOnElsewhere
-from .handing_in import SetAside, hand_in, wait_until
+from .engines import RETRY_SECONDS, GoOnElsewhere
+from .handing_in import Intake, SetAside, wait_until
 from .job import Job, JobEnd, build_outcome
-from .job_run import MakeAgent, SessionTurns, read_end, run_job
-from .outcomes import Beginning, OutcomeTable, QueueError
+from .job_run import TRANSIENT_ERRORS, MakeAgent, SessionTurns, read_end, run_job
+from .outcomes import Beginning, QueueError
 from .schedules import begin_scheduled
 
 AGAIN_SECONDS = 0.5
@@ -49,8 +49,7 @@ class Runner:
 
     Args:
         name: The worker.
-        table: Where outcomes are written.
-        engine: Who hands jobs out, and is told of those of schedules.
+        intake: Where outcomes are written, and jobs handed in again.
         journal: The journal of all jobs, in the database of the table.
         make: Makes the agent of a job.
         concurrency: How many jobs may be worked at once here.
@@ -60,8 +59,7 @@ class Runner:
     def __init__(
         self,
         name: str,
-        table: OutcomeTable,
-        engine: Engine,
+        intake: Intake,
         journal: PostgresJournal,
         make: MakeAgent,
         *,
@@ -69,8 +67,7 @@ class Runner:
         per_tenant: int | None,
     ) -> None:
         self._name = name
-        self._table = table
-        self._engine = engine
+        self._intake = intake
         self._journal = journal
         self._make = make
         self._per_tenant = per_tenant
@@ -78,7 +75,7 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self._places = asyncio.Semaphore(concurrency)
         self._leaving = asyncio.Event()
-        self._set_aside = SetAside(table, engine, self._leaving)
+        self._set_aside = SetAside(intake, self._leaving)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._running: dict[str, asyncio.Task[dict[str, Any]]] = {}
         self._ends: dict[str, JobEnd] = {}
@@ -127,7 +124,7 @@ class Runner:
     def note_ends(self, outcomes: Mapping[str, Any]) -> None:
         for run, outcome in outcomes.items():
             if run in self._ends:
-                self._ends[run].note(outcome)
+                self._ends[run].outcome = outcome
 
     def cancel(self, runs: list[str]) -> None:
         """End these runs as cancelled."""
@@ -175,21 +172,20 @@ class Runner:
             self._set_aside.add(beginning.unhanded, self._choose_pause(beginning))
         if beginning.job is None:
             return
-        job = Job.of(beginning.job)
         try:
-            outcome = await self._run(job, beginning)
+            outcome = await self._run(run, beginning)
         except GoOnElsewhere:
             await _run_in_thread(partial(self._hand_to_others, run))
             return
         if outcome is not None:
-            has_ended = await _run_in_thread(partial(self._table.end, run, self._name, outcome))
-            if not has_ended:
+            end = partial(self._intake.table.end, run, self._name, outcome)
+            if not await _run_in_thread(end):
                 # Another worker has it, and may be gone: what the engine gave here must come again.
                 raise GoOnElsewhere
-        self._set_aside.hasten(job.session, job.tenant)
+        self._set_aside.hasten(beginning.job["session"], beginning.job["tenant"])
 
     def _hand_to_others(self, run: str) -> None:
-        hand_in(self._table, self._engine, self._table.give_back(run, self._name))
+        self._intake.hand_in(self._intake.table.give_back(run, self._name))
 
     def _choose_pause(self, beginning: Beginning) -> float:
         if beginning.answer == "newer":
@@ -202,16 +198,20 @@ class Runner:
 
     def _begin(self, run: str, *, is_again: bool) -> Beginning:
         """Begin a job. Without a job in it, there is nothing to do now."""
-        beginning = self._table.begin(
+        beginning = self._intake.table.begin(
             run, self._name, per_tenant=self._per_tenant, is_again=is_again
         )
-        if begin_scheduled(self._table, self._engine, run, beginning):
+        if begin_scheduled(self._intake, run, beginning):
             return beginning
-        self._table.remove(run)
+        self._intake.table.remove(run)
         return Beginning("ended")
 
-    async def _run(self, job: Job, beginning: Beginning) -> dict[str, Any] | None:
+    async def _run(self, run: str, beginning: Beginning) -> dict[str, Any] | None:
         """Run a job to its end. Return its outcome, unless that is written."""
+        try:
+            job = Job.of(beginning.job or {})
+        except (ConfigError, TypeError) as error:
+            return _describe_failure(Job("", run=run), error)
         if beginning.attempt > MAX_WORKERS:
             if beginning.is_held:
                 # It came to many workers, and one of them works it, or died just now.
@@ -231,8 +231,15 @@ class Runner:
         error = None if running.cancelled() else running.exception()
         if self._leaving.is_set() and (running.cancelled() or error is not None):
             raise GoOnElsewhere
+        if isinstance(error, JournalError) and error.code in TRANSIENT_ERRORS:
+            # The journal is away; that is not how the run ends.
+            raise error
         if running.cancelled():
             found = await _run_in_thread(partial(read_end, self._journal, job))
+            if found is not None and found.has_begun and found.outcome is None:
+                # It was begun elsewhere, and cancelled before it went on here. Left open, the next
+                # job of its session would go on with it.
+                raise QueueError("its run is open until this worker may write it", retryable=True)
             cancelled = build_outcome(job, "cancelled", detail="the job was cancelled")
             return cancelled if found is None else found.outcome or cancelled
         return running.result() if error is None else _describe_failure(job, error)

@@ -14,10 +14,9 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError
 
-from .engines import Engine
-from .handing_in import hand_in
+from .handing_in import Intake
 from .job import Job
-from .outcomes import Beginning, OutcomeTable
+from .outcomes import Beginning
 
 SKIPPED_SECONDS = 60.0
 """A time that is past for longer is left out: no worker ran."""
@@ -40,20 +39,15 @@ def find_next_time(cron: str, after: datetime) -> datetime:
 
 
 def submit_scheduled(
-    table: OutcomeTable,
-    engine: Engine,
-    name: str,
-    job: Mapping[str, Any],
-    due: datetime,
-    now: datetime,
+    intake: Intake, name: str, job: Mapping[str, Any], due: datetime, now: datetime
 ) -> None:
     """Submit the job of a schedule for one of its times."""
     timed = Job.of({**job, "run": build_run_id(name, due)}).with_name()
     delay = max(0.0, (due - now).total_seconds())
-    hand_in(table, engine, table.submit([timed.as_dict()], delay=delay, schedule=name))
+    intake.hand_in(intake.table.submit([timed.as_dict()], delay=delay, schedule=name))
 
 
-def begin_scheduled(table: OutcomeTable, engine: Engine, run: str, beginning: Beginning) -> bool:
+def begin_scheduled(intake: Intake, run: str, beginning: Beginning) -> bool:
     """Submit the job that follows this one of a schedule. Return whether this one is still wanted.
 
     A schedule that was removed or changed meanwhile wants it no more, and neither does one whose
@@ -62,34 +56,36 @@ def begin_scheduled(table: OutcomeTable, engine: Engine, run: str, beginning: Be
     name = beginning.schedule
     if name is None:
         return True
-    found = table.find_schedule(name)
+    found = intake.table.find_schedule(name)
     if found is None:
         return beginning.was_begun
     cron, job, due, now = found
     if build_run_id(name, due) != run:
         return beginning.was_begun
-    following = _find_following(cron, due, now)
-    submit_scheduled(table, engine, name, job, following, now)
-    table.move_schedule(name, due, following)
+    _submit_following(intake, name, cron, job, due, now)
     return beginning.was_begun or not _is_past(due, now)
 
 
-def restart_schedules(table: OutcomeTable, engine: Engine) -> None:
+def restart_schedules(intake: Intake) -> None:
     """Submit the next job of schedules that have none, because it was cancelled or is gone."""
-    for name, cron, job, due, now, has_ended in table.find_stopped_schedules():
-        is_over = has_ended or _is_past(due, now)
-        following = _find_following(cron, due, now) if is_over else due
-        submit_scheduled(table, engine, name, job, following, now)
-        table.move_schedule(name, due, following)
+    for name, cron, job, due, now, has_ended in intake.table.find_stopped_schedules():
+        if has_ended or _is_past(due, now):
+            _submit_following(intake, name, cron, job, due, now)
+        else:
+            submit_scheduled(intake, name, job, due, now)
 
 
 def _is_past(due: datetime, now: datetime) -> bool:
     return due < now - timedelta(seconds=SKIPPED_SECONDS)
 
 
-def _find_following(cron: str, due: datetime, now: datetime) -> datetime:
+def _submit_following(
+    intake: Intake, name: str, cron: str, job: Mapping[str, Any], due: datetime, now: datetime
+) -> None:
     earliest = now - timedelta(seconds=SKIPPED_SECONDS)
-    return find_next_time(cron, max(due, earliest).astimezone(UTC))
+    following = find_next_time(cron, max(due, earliest).astimezone(UTC))
+    submit_scheduled(intake, name, job, following, now)
+    intake.table.move_schedule(name, due, following)
 
 
 def build_run_id(name: str, due: datetime) -> str:

@@ -24,7 +24,7 @@ from contextlib import closing
 from functools import partial
 from uuid import uuid4
 
-from ferrule.core.errors import ConfigError, FerruleError
+from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.engine.threads import Threads
 from ferrule.storage.journal.postgres import PostgresJournal
@@ -35,11 +35,11 @@ from .engines import (
     LOST_AFTER,
     Engine,
     EngineOptions,
+    ask_engine,
     find_reason,
     open_engine,
-    run_blocking,
 )
-from .handing_in import hand_in, wait_until
+from .handing_in import Intake, wait_until
 from .job_run import MakeAgent
 from .jobs import libpq_url
 from .outcomes import SCHEMA, OutcomeTable
@@ -140,8 +140,8 @@ class Worker:
                 self._url, lost_after=self._times.lost_after, is_pooled=table.is_pooled
             )
             with closing(open_engine(self._engine, options)) as engine:
-                run_blocking(engine.prepare())
-                asyncio.run(self._run(engine, table, journal))
+                ask_engine(engine.prepare())
+                asyncio.run(self._run(Intake(table, engine), journal))
 
     def stop(self) -> None:
         """Stop working; jobs that are not done are taken over by others. Safe in any thread."""
@@ -149,7 +149,7 @@ class Worker:
         if self._loop is not None and self._stopped is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stopped.set)
 
-    async def _run(self, engine: Engine, table: OutcomeTable, journal: PostgresJournal) -> None:
+    async def _run(self, intake: Intake, journal: PostgresJournal) -> None:
         self._loop = asyncio.get_running_loop()
         stopped = self._stopped = asyncio.Event()
         if self._stop_early:
@@ -159,16 +159,15 @@ class Worker:
                 self._loop.add_signal_handler(number, stopped.set)
         runner = Runner(
             self.name,
-            table,
-            engine,
+            intake,
             journal,
             self._make,
             concurrency=self._concurrency,
             per_tenant=self._per_tenant,
         )
         journal.watch_jobs(runner)
-        looking = asyncio.create_task(self._look(engine, table))
-        working = asyncio.create_task(self._work(engine, runner, stopped))
+        looking = asyncio.create_task(self._look(intake))
+        working = asyncio.create_task(self._work(intake.engine, runner, stopped))
         working.add_done_callback(lambda _: stopped.set())
         await stopped.wait()
         looking.cancel()
@@ -190,18 +189,17 @@ class Worker:
             # One that stops by itself has lost its server.
             await wait_until(stopped, RETRY_SECONDS)
 
-    async def _look(self, engine: Engine, table: OutcomeTable) -> None:
+    async def _look(self, intake: Intake) -> None:
         """Tell the engine of jobs whose submitter died before it could, and remove old outcomes."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                await _run_in_thread(partial(tend, engine, table, self._times.keep_days))
-            except FerruleError:
-                # The database or the engine is not reachable. Try again later.
-                continue
+                await _run_in_thread(partial(tend, intake, self._times.keep_days))
+            except Exception as error:  # noqa: BLE001  boundary: this loop must not end unnoticed
+                _log.warning("what was left behind is looked for again later: %s", error)
 
 
-def tend(engine: Engine, table: OutcomeTable, keep_days: float) -> None:
+def tend(intake: Intake, keep_days: float) -> None:
     """Hand in what was left behind, and remove outcomes that are older than `keep_days`."""
-    hand_in(table, engine, table.look(LOOK_SECONDS, keep_days))
-    restart_schedules(table, engine)
+    intake.hand_in(intake.table.look(LOOK_SECONDS, keep_days))
+    restart_schedules(intake)
