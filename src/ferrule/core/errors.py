@@ -236,7 +236,11 @@ class OutputInvalid(FerruleError):
         code: str = "",
         session: str = "",
     ) -> None:
-        super().__init__(detail, code=code)
+        super().__init__(
+            detail,
+            code=code,
+            hint="`Agent(output_retries=...)` allows more corrections; `attempts` has the answers",
+        )
         self.attempts = attempts
         """Every answer that did not fit, with its problems, in order."""
         self.session = session
