@@ -400,7 +400,8 @@ def _entry(title: str, value: Any) -> Iterator[str]:
     for method in methods:
         member: Any = inspect.getattr_static(value, method)
         function: Any = member.fget if isinstance(member, property) else getattr(value, method)
-        shown = method if isinstance(member, property) else _head(method, function)
+        is_property = isinstance(member, property)
+        shown = _property(method, function) if is_property else _head(method, function)
         yield f"#### `{name}.{method}`"
         yield f"```\n{shown}\n```"
         yield _document(function)
@@ -428,8 +429,19 @@ def _find_protocol(value: object) -> type | None:
     return None
 
 
+def _property(name: str, getter: Any) -> str:
+    """`name: type`."""
+    returned = inspect.signature(getter).return_annotation
+    return name if returned is inspect.Signature.empty else f"{name}: {_spelled(returned)}"
+
+
 def _head(name: str, value: Any) -> str:
-    """`name(parameters) -> result`, broken into lines where it is long."""
+    """`name(parameters) -> result`, broken into lines where it is long.
+
+    What has to be awaited begins with `async`.
+    """
+    if inspect.iscoroutinefunction(value):
+        name = f"async {name}"
     if is_dataclass(value) and isinstance(value, type):
         pairs = [_field(item) for item in fields(value) if not item.name.startswith("_")]
         return _broken(name, pairs, "")

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from ferrule.core.errors import FerruleError
+from ferrule.core.errors import FerruleError, OutputInvalid
 from ferrule.core.extras import describe_missing
 
 from .root import ferrule
@@ -52,6 +52,8 @@ def _report(error: Exception) -> int:
     error = describe_missing(error) or error
     if isinstance(error, FerruleError):
         detail, hint, code = error.detail, error.hint, error.exit_code
+        if isinstance(error, OutputInvalid):
+            hint = "simplify the schema, choose another `--output-mode`, or another model"
     elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EPIPE, errno.EIO):
         # Only the output itself: writing to the journal or to files raises errors of its own.
         detail = f"the output could not be written: {error.strerror}"

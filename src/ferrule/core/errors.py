@@ -231,7 +231,10 @@ class OutputInvalid(FerruleError):
         attempts: tuple[OutputAttempt, ...] = (),
         session: str = "",
     ) -> None:
-        super().__init__(detail)
+        super().__init__(
+            detail,
+            hint="`Agent(output_retries=...)` allows more corrections; `attempts` has the answers",
+        )
         self.attempts = attempts
         """Every answer that did not fit, with its problems, in order."""
         self.session = session

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 from ferrule.core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from ferrule.core.messages import AssistantMessage, ToolMessage, UserMessage
+
     from .anthropic.client import Anthropic
     from .bedrock.client import Bedrock
-    from .client import Capabilities, ModelClient
+    from .client import Capabilities, Exchange, ModelClient, Sink, ToolSpec
     from .google.client import Google, GoogleExchange
     from .ollama.client import Ollama
     from .openai.chat import OpenAIChat
@@ -31,9 +33,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Anthropic",
+    "AssistantMessage",
     "Bedrock",
     "Capabilities",
     "ChatDifferences",
+    "Exchange",
     "Google",
     "GoogleExchange",
     "ModelClient",
@@ -43,16 +47,24 @@ __all__ = [
     "Price",
     "ResponsesExchange",
     "Scripted",
+    "Sink",
+    "ToolMessage",
+    "ToolSpec",
+    "UserMessage",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "ferrule.core.messages": ("AssistantMessage", "ToolMessage", "UserMessage"),
         ".bedrock.client": ("Bedrock",),
         ".anthropic.client": ("Anthropic",),
         ".client": (
             "Capabilities",
+            "Exchange",
             "ModelClient",
+            "Sink",
+            "ToolSpec",
         ),
         ".google.client": (
             "GoogleExchange",

@@ -92,6 +92,11 @@ def define_tool(
             f"tool `{name}` has no handler", hint="pass `handler=`, a function"
         )
     schema = _schema(name, parameters or {})
+    if not callable(handler):
+        raise ToolDefinitionError(
+            f"tool `{name}`: its handler is {handler!r}, which cannot be called",
+            hint="pass `handler=`, a function",
+        )
     signature = read_handler(handler, schema)
     if signature.problems:
         names = ", ".join(schema.get("properties", {}))

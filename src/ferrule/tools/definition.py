@@ -171,6 +171,7 @@ class Tool:
     """A tool as the rest of Ferrule sees it.
 
     Attributes:
+        arguments: Checks the arguments. `arguments.schema` is the JSON Schema that models see.
         handler: Takes the checked values by keyword, and a `Context` under `context_parameter` if
             that is set. Sync handlers run in a thread, async ones on the event loop. It returns
             text or a JSON-compatible value, or raises `ToolFailed`.

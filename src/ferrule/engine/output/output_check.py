@@ -47,8 +47,8 @@ class AgentOutput:
 def create_output(given: object, mode: OutputModeOption, retries: int) -> AgentOutput | None:
     """Return the output of an agent; None for text. Raises ConfigError."""
     check_output_mode(mode)
-    if retries < 0:
-        raise ConfigError(f"output_retries = {retries}: must be at least 0")
+    if type(retries) is not int or retries < 0:
+        raise ConfigError(f"output_retries = {retries!r}: must be a whole number, at least 0")
     parsed = parse_output_type(given)
     return None if parsed is None else AgentOutput(parsed, mode, retries)
 
