@@ -48,11 +48,12 @@ class SandboxSetupFailed(ToolFailed):
 class ProgramUnseen(ToolFailed):
     """A program exists and commands do not see it, or its interpreter.
 
-    `refusals` are the folders to read for it to run.
+    `program` is its path, and `refusals` are the folders to read for it to run.
     """
 
     def __init__(self, name: str, program: str) -> None:
         super().__init__(ErrorType.NOT_FOUND, f"{name} was not run: {explain_unseen(program)}")
+        self.program = program
         self.refusals = tuple(
             Refusal("read", folder, "commands do not see it") for folder in folders_of(program)
         )
