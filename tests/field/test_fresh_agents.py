@@ -60,7 +60,8 @@ def assert_calls_are_answered(messages: list[dict[str, Any]]) -> None:
             wanted.remove(message["tool_call_id"])
             continue
         assert not wanted, messages
-        wanted = [call["id"] for call in message.get("tool_calls") or []]
+        made: list[dict[str, Any]] = message.get("tool_calls") or []
+        wanted = [str(call["id"]) for call in made]
     assert not wanted, messages
 
 
@@ -316,7 +317,7 @@ async def test_defaults_stay_optional_in_tools_for_other_frameworks() -> None:
     async with guard(Agent(Scripted([]), [search])) as guarded:
         (made,) = guarded.tools
         schema: Any = made.args_schema
-        shown: Any = schema if isinstance(schema, dict) else schema.model_json_schema()
+        shown: dict[str, Any] = schema if type(schema) is dict else schema.model_json_schema()
         assert shown["required"] == ["query"] and shown["properties"]["most"]["default"] == 5
         assert "x 5 global" in str(await made.ainvoke({"query": "x"}))
 
