@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,7 +60,8 @@ def assert_calls_are_answered(messages: list[dict[str, Any]]) -> None:
             wanted.remove(message["tool_call_id"])
             continue
         assert not wanted, messages
-        wanted = [call["id"] for call in message.get("tool_calls") or []]
+        made: list[dict[str, Any]] = message.get("tool_calls") or []
+        wanted = [str(call["id"]) for call in made]
     assert not wanted, messages
 
 
@@ -136,7 +137,7 @@ asyncio.run(main())
 
 @dataclass
 class Shop:
-    shipped: list[str] = field(default_factory=list)
+    shipped: list[str] = field(default_factory=list[str])
 
 
 @tool(side_effect="write")
@@ -231,7 +232,7 @@ def identify(request: WebRequest) -> Principal:
 
 
 @asynccontextmanager
-async def client_of(app: MountableApp) -> AsyncIterator[httpx.AsyncClient]:
+async def client_of(app: MountableApp) -> AsyncGenerator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app=Starlette(routes=[Mount("/agent", app)]))
     address = "https://app.example.org"
     async with app, httpx.AsyncClient(transport=transport, base_url=address) as client:
@@ -239,7 +240,7 @@ async def client_of(app: MountableApp) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def post(client: httpx.AsyncClient, **more: Any) -> tuple[int, list[dict[str, Any]]]:
-    sent = {"threadId": "t1", "runId": f"r{len(more)}", "messages": [], **more}
+    sent: dict[str, Any] = {"threadId": "t1", "runId": f"r{len(more)}", "messages": [], **more}
     answer = await client.post("/agent/run", json=sent, timeout=30)
     lines = [line for line in answer.text.split("\n\n") if line.startswith("data: ")]
     return answer.status_code, [json.loads(line.removeprefix("data: ")) for line in lines]
@@ -316,7 +317,7 @@ async def test_defaults_stay_optional_in_tools_for_other_frameworks() -> None:
     async with guard(Agent(Scripted([]), [search])) as guarded:
         (made,) = guarded.tools
         schema: Any = made.args_schema
-        shown = schema if isinstance(schema, dict) else schema.model_json_schema()
+        shown: dict[str, Any] = schema if type(schema) is dict else schema.model_json_schema()
         assert shown["required"] == ["query"] and shown["properties"]["most"]["default"] == 5
         assert "x 5 global" in str(await made.ainvoke({"query": "x"}))
 
