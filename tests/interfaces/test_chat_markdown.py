@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,12 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.color import ColorSystem
+from rich.style import Style
 
 from ferrule.cli.chat import chat_terminal
 from ferrule.cli.chat.chat_terminal import ChatTerminal
 from ferrule.cli.chat.live_region import LiveRegion
 from ferrule.cli.chat.markdown import RowRenderer
 from ferrule.cli.chat.markdown_stream import MarkdownStream
+from ferrule.cli.terminal import fit_encoding, style_text
 from ferrule.core.invisible_characters import escape_invisible
 
 STYLES = re.compile(r"\x1b\[[\d;]*m")
@@ -281,3 +286,37 @@ def test_a_terminal_that_is_not_utf8_gets_marks_it_can_draw(
     assert "> read_file a.txt ...\n" in shown
     framed = [line for line in shown.splitlines() if "##" in line]
     assert framed == ["## permission: read_file"], "the frame belongs to questions alone"
+
+
+@given(
+    st.text("ab ·é\t\n世\u0301│-*\u00ad\x1b", max_size=40), st.sampled_from(["", "dim", "bold red"])
+)
+def test_a_message_looks_the_same_whether_it_has_to_be_laid_out(text: str, style: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chat_terminal, "terminal_size", lambda: (24, 10))
+        out = io.StringIO()
+        patch.setattr(sys, "stdout", out)
+        terminal = ChatTerminal()
+        terminal.colour = True
+        terminal.write_message(text, style=style)
+        rows = RowRenderer(23, colour=True).render_message(text, style)
+        assert out.getvalue() == fit_encoding("\n".join(rows) + "\n", out)
+
+
+@pytest.mark.parametrize("style", ["bold", "dim", "bold underline", "bold yellow", "cyan", "red"])
+def test_styles_are_the_codes_that_rich_writes(style: str) -> None:
+    shown = Style.parse(style).render("text", color_system=ColorSystem.STANDARD)
+    assert style_text("text", style) == shown
+
+
+def test_what_lays_out_markdown_is_not_loaded_before_the_first_prompt() -> None:
+    program = (
+        "import sys\n"
+        "from ferrule.cli.chat import loop\n"
+        "loop.ChatTerminal().write_message('ferrule · a model · /home/é · mode default')\n"
+        "print(sorted({'rich.console', 'markdown_it', 'pygments'} & set(sys.modules)))\n"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.splitlines()[-1] == "[]"

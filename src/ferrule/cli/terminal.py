@@ -145,6 +145,30 @@ def wrap_lines(text: str, width: int) -> list[str]:
     return wrapped
 
 
+_STYLE_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "underline": "4",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
+
+
+def style_text(text: str, style: str) -> str:
+    """Return a text with a terminal's codes (SGR of ECMA-48) for a style, line by line.
+
+    Args:
+        text: The text.
+        style: Words such as `bold red`; empty for none.
+    """
+    if not style:
+        return text
+    code = f"\x1b[{';'.join(_STYLE_CODES[word] for word in style.split())}m"
+    return "\n".join(f"{code}{line}\x1b[0m" if line else "" for line in text.split("\n"))
+
+
 class Terminal:
     """Writes answers and messages for a person.
 
@@ -159,7 +183,6 @@ class Terminal:
         self.quiet = quiet
         self.colour = wants_colour(sys.stderr)
         self.on_reader_gone: Callable[[], object] = lambda: None
-        self._console: Any = None
         self._held: list[Callable[[], None]] | None = None
         self._open_line: Callable[..., None] | None = None
 
@@ -252,21 +275,14 @@ class Terminal:
             for index, (text, style) in enumerate(parts)
         ]
         if self.colour and any(style for _, style in parts):
-            self._rich(shown, end)
-            return
-        sys.stderr.write("".join(text for text, _ in shown).rstrip(" " if end else "") + end)
+            shown_text = "".join(style_text(text, style) for text, style in shown)
+        else:
+            shown_text = "".join(text for text, _ in shown).rstrip(" " if end else "")
+        sys.stderr.write(shown_text + end)
         sys.stderr.flush()
 
     def _fit(self, text: str, is_frame: bool) -> str:
         return fit_encoding(text, sys.stderr, is_frame=is_frame)
-
-    def _rich(self, parts: list[tuple[str, str]], end: str) -> None:
-        from rich.console import Console
-        from rich.text import Text
-
-        if self._console is None:
-            self._console = Console(stderr=True, force_terminal=True, legacy_windows=False)
-        self._console.print(Text.assemble(*parts), end=end, highlight=False, soft_wrap=True)
 
 
 def _columns() -> int:

@@ -16,13 +16,22 @@ import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
-from ferrule.cli.terminal import Terminal, escape_invisible, fit_encoding, is_unicode
+from ferrule.cli.terminal import (
+    Terminal,
+    escape_invisible,
+    fit_encoding,
+    is_unicode,
+    style_text,
+)
 from ferrule.cli.tool_cards import describe_partial_call
+from ferrule.runtime.lazy_imports import lazy_imports
 
 from .live_region import LiveRegion
-from .markdown import RowRenderer
-from .markdown_stream import MarkdownStream
+
+with lazy_imports():
+    from . import markdown, markdown_stream
 
 PAINTING_SHARE = 0.015
 """The most of a core that repainting takes while an answer streams."""
@@ -34,6 +43,8 @@ TAIL_ROWS = 5
 """Rows of a running command's output that are shown."""
 MAX_COLUMNS = 120
 """Prose is not laid out wider than this."""
+FIRST_COMBINING = "\u0300"
+"""From this character on, one may take no column or two."""
 
 
 class ChatTerminal(Terminal):
@@ -57,15 +68,21 @@ class ChatTerminal(Terminal):
         self.status: Callable[[], str] = str
         self.painting_seconds = 0.0
         self._region = LiveRegion(self._write, terminal_size)
-        self._renderer = RowRenderer(
-            80, colour=self.colour, ascii_only=self.plain or not is_unicode(sys.stdout)
-        )
-        self._answer = MarkdownStream(self._renderer)
         self._reasoning: list[str] = []
         self._line = ""
         self._call: tuple[str, Sequence[str]] | None = None
         self.tail: list[str] = []
         self._next_paint: asyncio.TimerHandle | None = None
+
+    @cached_property
+    def _renderer(self) -> markdown.RowRenderer:
+        """What lays out words and Markdown. Its libraries are not needed for the first prompt."""
+        ascii_only = self.plain or not is_unicode(sys.stdout)
+        return markdown.RowRenderer(80, colour=self.colour, ascii_only=ascii_only)
+
+    @cached_property
+    def _answer(self) -> markdown_stream.MarkdownStream:
+        return markdown_stream.MarkdownStream(self._renderer)
 
     # ---- what arrives
 
@@ -117,9 +134,19 @@ class ChatTerminal(Terminal):
         self._put(lambda: self._write_above(shown + end))
 
     def write_message(self, text: str, *, style: str = "", end: str = "\n") -> None:
+        shown = "\n".join(self._render_message(text, style))
+        self._put(lambda: self._write_above(shown + end))
+
+    def _render_message(self, text: str, style: str) -> list[str]:
+        shown = escape_invisible(text, keep_joiners=True)
+        lines = [line.rstrip() for line in shown.split("\n")]
+        if all(len(line) <= _find_width() and _has_narrow_characters(line) for line in lines):
+            return [self._style(line, style) for line in lines]
         self._fit_width()
-        rows = self._renderer.render_message(text, style)
-        self._put(lambda: self._write_above("\n".join(rows) + end))
+        return self._renderer.render_message(text, style)
+
+    def _style(self, text: str, style: str) -> str:
+        return style_text(text, style) if self.colour else text
 
     def write_picture(self, shown: str) -> None:
         """Write what makes the terminal show a picture (`pictures.encode_picture`)."""
@@ -129,7 +156,7 @@ class ChatTerminal(Terminal):
         self._write_above("\n".join(rows) + "\n")
 
     def _draw(self, parts: list[tuple[str, str]], end: str, *, is_frame: bool = False) -> None:
-        shown = "".join(self._renderer.style(text, style) for text, style in parts)
+        shown = "".join(self._style(text, style) for text, style in parts)
         self._write_above(shown.rstrip() + end, is_frame=is_frame)
 
     def _write_above(self, text: str, *, is_frame: bool = False) -> None:
@@ -206,8 +233,17 @@ class ChatTerminal(Terminal):
         self._region.paint(rows, finished)
 
     def _fit_width(self) -> None:
-        # One column stays free: what erases the rest of a full row takes its last character along.
-        self._renderer.width = min(terminal_size()[0] - 1, MAX_COLUMNS)
+        self._renderer.width = _find_width()
+
+
+def _find_width() -> int:
+    # One column stays free: what erases the rest of a full row takes its last character along.
+    return min(terminal_size()[0] - 1, MAX_COLUMNS)
+
+
+def _has_narrow_characters(line: str) -> bool:
+    """Return whether each character of a line is certain to take one column."""
+    return all(" " <= character < FIRST_COMBINING for character in line) and "\xad" not in line
 
 
 def terminal_size() -> tuple[int, int]:

@@ -11,7 +11,6 @@ from typing import Any
 
 from ferrule.cli.permission_prompt import TerminalApprover
 from ferrule.cli.run.one_shot import cancel_on_signals, format_missing_tools
-from ferrule.cli.setup.dialogue import offer_setup
 from ferrule.cli.terminal_agent import TerminalAssembly, assemble_at_terminal
 from ferrule.cli.tool_cards import format_arguments
 from ferrule.core.errors import ConfigError, FerruleError, LimitReached, RunCancelled, ToolFailed
@@ -22,6 +21,7 @@ from ferrule.core.media import Content, Media
 from ferrule.core.similar_names import suggest_names
 from ferrule.models.prices import find_price
 from ferrule.runtime.assemble import current_user, find_session_model
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.storage.export.steps import (
     AnswerStep,
     CallStep,
@@ -40,6 +40,9 @@ from .pictures import is_medium, show_picture
 from .prompt import ChatPrompt, wait_forever
 from .slash_commands import COMMANDS, complete_argument, next_mode
 from .status import SEPARATOR
+
+with lazy_imports():
+    from ferrule.cli.setup import dialogue
 
 MAX_RESULT_LINE = 200
 """How many characters of a result's first line are shown."""
@@ -60,7 +63,8 @@ async def run_chat(options: dict[str, Any]) -> int:
     session_id = options.get("resume_id")
     if session_id and not options.get("model"):
         options["model"] = find_session_model(session_id)
-    await offer_setup(options)
+    if not options.get("model"):
+        await dialogue.offer_setup(options)
     terminal = ChatTerminal(quiet=bool(options.get("quiet")), plain=bool(options.get("plain")))
     assembly = assemble_at_terminal(options, interruptible=True, terminal=terminal)
     if options.get("continued"):
@@ -111,8 +115,10 @@ async def read_lines(
     chat: Chat, prompt: ChatPrompt, reloader: ChatReloader, *, resumed: bool
 ) -> None:
     """Read what the person types until they leave, and wake the model between."""
-    await _measure(chat)
     if resumed:
+        # A new conversation is measured when something is in it: that would load the model's client
+        # and encode all tools before the person has said a word.
+        await _measure(chat)
         await _continue_session(chat)
     woken = 0
     wants_to_leave = False

@@ -26,14 +26,12 @@ from pygments.lexers import (
 )
 from pygments.util import ClassNotFound
 from rich import markdown as rich_markdown
-from rich.color import ColorSystem
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.style import Style
 from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from ferrule.cli.terminal import escape_invisible
+from ferrule.cli.terminal import escape_invisible, style_text
 from ferrule.core.lazy_patterns import compile_lazily
 
 MAX_HIGHLIGHTED_LINE = 1_000
@@ -137,9 +135,7 @@ class RowRenderer:
 
     def style(self, text: str, style: str) -> str:
         """Return a text with the codes of its style, if there are colours."""
-        if not style or not self._console.color_system:
-            return text
-        return Style.parse(style).render(text, color_system=ColorSystem.STANDARD)
+        return style_text(text, style) if self._console.color_system else text
 
     def fit_row(self, text: str, style: str) -> str:
         """Return one row, cut to the width."""
