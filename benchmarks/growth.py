@@ -610,7 +610,7 @@ async def shown(size: int, folder: Path) -> Figures:
 
         async def look() -> None:
             page = await browser.get(f"/runs/{run.session}")
-            if page.status_code != 200 or "weight" not in page.text:
+            if page.status_code != 200 or "sentence" not in page.text:
                 raise SystemExit(f"console: {page.status_code} {page.text[:200]}")
 
         return {"its page, s": await cost(look)}

@@ -33,7 +33,7 @@ from ferrule.engine.distributed.engines import (
     open_engine,
     reach,
 )
-from ferrule.engine.distributed.job import MAX_NAME_BYTES, Job
+from ferrule.engine.distributed.job import Job
 from ferrule.engine.distributed.jobs import Jobs
 from ferrule.engine.distributed.outcomes import OutcomeTable
 from ferrule.engine.distributed.worker import Worker, WorkerTimes
@@ -438,7 +438,7 @@ def test_an_engine_whose_first_connection_failed_connects_later(
 
 
 def test_names_that_are_long_in_any_script_reach_an_engine_that_bounds_them() -> None:
-    longest = "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * (MAX_NAME_BYTES // 3)
+    longest = "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 333
     with serve("temporal") as server:
         engine = open_engine(server.engine, EngineOptions(""))
         with kept_by_process():

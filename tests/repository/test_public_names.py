@@ -126,7 +126,6 @@ EXPLAIN = {"architecture.md", "decisions.md", "field-reports.md", "promises.md",
 """Pages about the inside of Ferrule, or made of it."""
 OTHERS = {
     "adapters.md: Command": "LangGraph",
-    "adapters.md: ToolMessage": "LangChain",
     "adapters.md: ToolNode": "LangGraph",
     "built-in-tools.md: Model": "a program whose code is indexed",
     "file-tools.md: Cargo": "a file",

@@ -126,6 +126,10 @@ class JobEnd:
             return self._describe(event)
         return None
 
+    def note(self, outcome: dict[str, Any] | None) -> None:
+        """Keep the outcome: it is in the journal or in the table."""
+        self.outcome = outcome
+
     def _describe(self, end: RunFinished) -> dict[str, Any]:
         used = {"input": end.usage.input, "output": end.usage.output, "cached": end.usage.cached}
         outcome = build_outcome(

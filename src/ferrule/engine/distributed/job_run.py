@@ -121,7 +121,7 @@ def read_end(journal: Journal, job: Job) -> JobEnd | None:
         for record in journal.records(job.session):
             # The session may be somebody else's: then nothing is disclosed, and resuming it fails.
             if record.run == job.run and end.is_of(record.tenant, record.user, job.session):
-                end.outcome = end.read(record.event)
+                end.note(end.read(record.event))
                 if end.outcome is not None:
                     break
     except SessionNotFound:

@@ -124,7 +124,7 @@ class Runner:
     def note_ends(self, outcomes: Mapping[str, Any]) -> None:
         for run, outcome in outcomes.items():
             if run in self._ends:
-                self._ends[run].outcome = outcome
+                self._ends[run].note(outcome)
 
     def cancel(self, runs: list[str]) -> None:
         """End these runs as cancelled."""
