@@ -87,6 +87,7 @@ class Gateway:
     def __init__(self, manner: Manner) -> None:
         self._manner = manner
         self.asks: list[dict[str, Any]] = []
+        self.listener = RecordingSink()
         self.double = HttpDouble(self._answer)
 
     def _answer(self, request: Request) -> Reply:
@@ -101,7 +102,7 @@ class Gateway:
 
 def ask(manner: Manner, *, asks: int = 1) -> tuple[list[ModelAnswered], list[str], Gateway]:
     """The answers, the notices of falling, and the gateway."""
-    gateway, listener = Gateway(manner), RecordingSink()
+    gateway = Gateway(manner)
 
     async def story() -> list[ModelAnswered]:
         async with asyncio.timeout(20), gateway.double:
@@ -111,12 +112,13 @@ def ask(manner: Manner, *, asks: int = 1) -> tuple[list[ModelAnswered], list[str
                     model_client, "auto", "Be brief.", [ADD], ModelOptions()
                 )
                 assert tool_mode == "native"
-                return [await exchange.ask(HELLO, sink=listener) for _ in range(asks)]
+                return [await exchange.ask(HELLO, sink=gateway.listener) for _ in range(asks)]
             finally:
                 await model_client.close()
 
     answers = asyncio.run(story())
-    return answers, [text for topic, text in listener.notices if topic == "fallback"], gateway
+    falls = [text for topic, text in gateway.listener.notices if topic == "fallback"]
+    return answers, falls, gateway
 
 
 def made(answer: ModelAnswered) -> list[tuple[str, str]]:
@@ -165,6 +167,17 @@ def test_an_answer_that_ignores_the_tools_falls_and_says_so(manner: Manner) -> N
     assert "constrained" in falls[1]
     probes = [asked for asked in gateway.asks if "report_ready" in json.dumps(asked["messages"])]
     assert len(probes) == 1
+
+
+def test_an_answer_that_stands_is_shown_once() -> None:
+    def talkative(asked: dict[str, Any]) -> Reply:
+        return message(content="Hello!")
+
+    answers, falls, gateway = ask(talkative)
+    assert [(answer.text, answer.tool_mode) for answer in answers] == [("Hello!", "text")]
+    assert "".join(gateway.listener.pieces) == "Hello!"
+    assert "native is ignored" in falls[0]
+    assert answers[0].usage.input == 2 * 90
 
 
 def test_a_probe_that_fails_changes_nothing_and_is_said() -> None:

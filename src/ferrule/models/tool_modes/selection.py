@@ -506,15 +506,23 @@ class FallbackExchange:
         schema: Mapping[str, Any] | None,
         sink: Sink | None,
     ) -> ModelAnswered:
-        """Ask again in the next mode.
+        """Ask again in the next mode, and return the better answer.
 
-        The answer without the tools was streamed already; it is no part of what is returned.
+        The first answer was streamed already. It stands if the second has no call either: nobody
+        reads two answers to one question. An answer by a schema is asked for in every mode anew.
         """
         self._fall_back("is ignored: the model was asked to call a tool and did not", sink)
-        if sink is not None and answer.text:
-            sink.add_text("\n\n")
-        again = await self.ask(history, schema=schema, sink=sink)
-        return replace(again, usage=answer.usage + again.usage)
+        is_shown = sink is not None and schema is None and bool(answer.text)
+        again = await self.ask(history, schema=schema, sink=None if is_shown else sink)
+        usage = answer.usage + again.usage
+        if sink is not None and is_shown:
+            while self.notices:
+                sink.notice(*self.notices.pop(0))
+            if not again.calls:
+                return replace(answer, usage=usage, tool_mode=again.tool_mode, raw=None)
+            if again.text:
+                sink.add_text(f"\n\n{again.text}")
+        return replace(again, usage=usage)
 
     def _fall_back(self, why: str, sink: Sink | None) -> None:
         """Open the next tool mode, and say why."""
@@ -524,7 +532,8 @@ class FallbackExchange:
         self._exchange = self._open()
         self.notices = self._exchange.notices
         self.notices.extend(pending)
-        self._notify(sink, "fallback", f"{before} {why}; continuing with {self.tool_mode}")
+        text = f"the tool mode {before} {why}; continuing with {self.tool_mode}"
+        self._notify(sink, "fallback", text)
 
     # ---- second tries
 
