@@ -126,6 +126,23 @@ async def retry(chat: Chat, rest: str) -> None:
     chat.next_message = rest or messages[-1]
 
 
+async def fork(chat: Chat, rest: str) -> None:
+    """Go on in a copy of this conversation, or of its first messages. Files stay as they are."""
+    messages = chat.session.history.list_run_messages()
+    count = int(rest) if rest.isdecimal() else len(messages) if not rest else 0
+    if not 0 < count <= len(messages):
+        raise ConfigError(
+            f"there is no message number {rest}" if rest else "there is nothing to copy yet",
+            hint=f"this conversation has {_count(len(messages), 'message')}",
+        )
+    original = chat.session.id
+    await _go_back(chat, count)
+    chat.assembly.terminal.write_message(
+        f"now in {chat.session.id[:12]}, a copy of {_count(count, 'message')}; "
+        f"`/resume {original[:12]}` goes back"
+    )
+
+
 async def _go_back(chat: Chat, runs: int) -> None:
     """Go on in a copy of this conversation that ends with run number `runs`."""
     if runs:

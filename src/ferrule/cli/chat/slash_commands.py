@@ -247,6 +247,7 @@ COMMANDS: dict[str, SlashCommand] = {
     "retry": SlashCommand(
         "[MESSAGE]", "ask the last message again, or another instead", conversations.retry
     ),
+    "fork": SlashCommand("[COUNT]", "go on in a copy of this conversation", conversations.fork),
     "clear": SlashCommand("", "begin a new conversation", conversations.clear),
     "resume": SlashCommand("[ID]", "continue another conversation", conversations.resume),
     "sessions": SlashCommand(
