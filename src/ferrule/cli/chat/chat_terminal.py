@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 
 from ferrule.cli.terminal import (
     Terminal,
@@ -27,6 +26,7 @@ from ferrule.cli.terminal import (
 )
 from ferrule.cli.tool_cards import describe_partial_call
 from ferrule.runtime.lazy_imports import lazy_imports
+from ferrule.tools.forking import cached_property
 
 from .live_region import LiveRegion
 
