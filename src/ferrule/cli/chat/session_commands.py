@@ -19,6 +19,8 @@ with lazy_imports():
     from ferrule.connectors.mcp import plugin
     from ferrule.runtime import model_choice
 
+MAX_DIGITS = 10
+"""Digits of a number of messages that is read at all."""
 LISTED_SESSIONS = 20
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -64,9 +66,8 @@ async def switch_session(chat: Chat, wanted: str) -> None:
 
 async def list_sessions(chat: Chat, rest: str) -> None:
     """List recent sessions, or those with some words."""
-    journal = chat.assembly.agent.journal
-    rows = list(islice(search_sessions(journal, rest), 10)) if rest else journal.sessions(limit=10)
-    if not rows:
+    rows = list(islice(search_sessions(chat.assembly.agent.journal, rest), 10))
+    if rest and not rows:
         raise ConfigError(f"no session has all of these words: {rest}")
     for row in rows:
         mark = "*" if row.session == chat.session.id else " "
@@ -129,7 +130,9 @@ async def retry(chat: Chat, rest: str) -> None:
 async def fork(chat: Chat, rest: str) -> None:
     """Go on in a copy of this conversation, or of its first messages. Files stay as they are."""
     messages = chat.session.history.list_run_messages()
-    count = int(rest) if rest.isdecimal() else len(messages) if not rest else 0
+    count = len(messages)
+    if rest:
+        count = int(rest) if rest.isdecimal() and len(rest) < MAX_DIGITS else 0
     if not 0 < count <= len(messages):
         raise ConfigError(
             f"there is no message number {rest}" if rest else "there is nothing to copy yet",

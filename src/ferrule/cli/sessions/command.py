@@ -28,7 +28,6 @@ with lazy_imports():
     from ferrule.models import registry
     from ferrule.permissions import redaction
     from ferrule.runtime import assemble
-    from ferrule.storage.audit import verification
     from ferrule.storage.export import jsonl, transcripts
     from ferrule.storage.export import redaction as redacted_records
     from ferrule.storage.journal import salvage as salvaging
@@ -39,7 +38,6 @@ with lazy_imports():
 
 if TYPE_CHECKING:
     from ferrule.core.events import JournalRecord
-    from ferrule.storage.journal.sessions import SessionInfo
 
 
 @click.group(cls=CommandGroup)
@@ -81,7 +79,7 @@ def list_sessions(number: int, words: str | None, here: bool, as_json: bool) -> 
     folder = os.path.realpath(os.curdir)
     with assemble.open_journal() as store:
         found = session_search.search_sessions(store, words or "")
-        kept = (row for row in found if _is_shown(row) and (not here or row.workspace == folder))
+        kept = (row for row in found if not here or row.workspace == folder)
         rows = list(islice(kept, number))
     if as_json:
         click.echo(encode_json([asdict(row) for row in rows], indent=2))
@@ -93,11 +91,6 @@ def list_sessions(number: int, words: str | None, here: bool, as_json: bool) -> 
         head = f"{row.session[:12]}  {when}  {row.state:9}  {row.runs:3} {runs}  {row.model:24}  "
         place = f"  ({row.workspace})" if row.workspace not in ("", folder) else ""
         print_row(head, f"{question}{place}")
-
-
-def _is_shown(row: SessionInfo) -> bool:
-    """Return whether this is a session of a person, not one in which archiving is recorded."""
-    return not row.session.startswith(verification.ARCHIVE_SESSION_PREFIX)
 
 
 @sessions.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ferrule.core.events import ModelAnswered, RunStarted
+from ferrule.storage.audit.verification import ARCHIVE_SESSION_PREFIX
 
 from .protocols import Journal
 from .sessions import SessionInfo
@@ -16,7 +17,7 @@ def search_sessions(journal: Journal, words: str) -> Iterator[SessionInfo]:
     """Yield the sessions that have all of these words, the one used last first.
 
     Messages of people and answers of models are searched, not calls and their results. Case does
-    not matter.
+    not matter, and no words match every session. Sessions that record archiving are left out.
 
     Raises:
         JournalError: The journal cannot be read.
@@ -39,7 +40,9 @@ def _list_newest_first(journal: Journal) -> Iterator[SessionInfo]:
     shown = 0
     while True:
         page = journal.sessions(limit=limit)
-        yield from page[shown:]
+        for info in page[shown:]:
+            if not info.session.startswith(ARCHIVE_SESSION_PREFIX):
+                yield info
         if len(page) < limit:
             return
         shown = limit
