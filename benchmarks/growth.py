@@ -383,13 +383,18 @@ async def artifacts(size: int, folder: Path) -> Figures:
     return found
 
 
+def make_markdown(size: int) -> str:
+    """Return so many characters of Markdown."""
+    paragraph = "A sentence with `code` and **weight**, then a list.\n\n- one\n- two\n\n"
+    return (paragraph * (size // len(paragraph) + 1))[:size]
+
+
 async def streamed(size: int, folder: Path) -> Figures:
     """Bytes of one answer, streamed as Markdown to a terminal, 20 at a time."""
     from ferrule.cli.chat.markdown import RowRenderer
     from ferrule.cli.chat.markdown_stream import MarkdownStream
 
-    paragraph = "A sentence with `code` and **weight**, then a list.\n\n- one\n- two\n\n"
-    text = (paragraph * (size // len(paragraph) + 1))[:size]
+    text = make_markdown(size)
 
     def paint() -> None:
         stream = MarkdownStream(RowRenderer(100, colour=True))
@@ -532,23 +537,33 @@ async def index(size: int, folder: Path) -> Figures:
     return found
 
 
+@asynccontextmanager
+async def browse_console(agent: Any, identify: Callable[[Any], Any]) -> AsyncIterator[Any]:
+    """Yield an HTTP client of an agent's console, in this process."""
+    from ferrule.web import create_console
+
+    address = "http://console.example"
+    mounted = create_console(agent, address=address, identify=identify)
+    async with mounted, client(mounted, address) as browser:
+        yield browser
+
+
 async def readers(size: int, folder: Path) -> Figures:
     """People who use the console, each with a session of their own that somebody reads live."""
     from ferrule import Agent, Storage
     from ferrule.models.scripted import says
-    from ferrule.web import Principal, create_console
+    from ferrule.web import Principal
 
     agent = Agent(
         answers(lambda _: says("done")),
         storage=Storage(journal=folder / "journal.db", user="operator"),
     )
     people = {f"person{n}": Principal(f"person{n}") for n in range(size)}
-    mounted = create_console(
-        agent,
-        address="http://console.example",
-        identify=lambda request: people.get(request.headers.get("x-person", "")),
-    )
-    async with mounted, client(mounted, "http://console.example") as browser:
+
+    def identify(request: Any) -> Principal | None:
+        return people.get(request.headers.get("x-person", ""))
+
+    async with browse_console(agent, identify) as browser:
         for name in people:
             copy = agent.copy_for_user(name)
             await copy.run("hello")
@@ -570,15 +585,12 @@ async def searched(size: int, folder: Path) -> Figures:
     """Sessions of one person in the console's list, and a search in what was said in them."""
     from ferrule import Agent, Storage
     from ferrule.models.scripted import says
-    from ferrule.web import Principal, create_console
+    from ferrule.web import Principal
 
     file = folder / "journal.db"
     many_sessions.fill(file, size)
     agent = Agent(answers(lambda _: says("done")), storage=Storage(journal=file, user="u3"))
-    mounted = create_console(
-        agent, address="http://console.example", identify=lambda request: Principal("u3")
-    )
-    async with mounted, client(mounted, "http://console.example") as browser:
+    async with browse_console(agent, lambda request: Principal("u3")) as browser:
 
         async def look(words: str, expected: str) -> None:
             page = await browser.get("/runs/list", params={"words": words})
@@ -595,17 +607,13 @@ async def shown(size: int, folder: Path) -> Figures:
     """Bytes of an answer in Markdown on its page in the console."""
     from ferrule import Agent, Storage
     from ferrule.models.scripted import says
-    from ferrule.web import Principal, create_console
+    from ferrule.web import Principal
 
-    paragraph = "A sentence with `code` and **weight**, then a list.\n\n- one\n- two\n\n"
-    text = (paragraph * (size // len(paragraph) + 1))[:size]
     agent = Agent(
-        answers(lambda _: says(text)), storage=Storage(journal=folder / "journal.db", user="me")
+        answers(lambda _: says(make_markdown(size))),
+        storage=Storage(journal=folder / "journal.db", user="me"),
     )
-    mounted = create_console(
-        agent, address="http://console.example", identify=lambda request: Principal("me")
-    )
-    async with mounted, client(mounted, "http://console.example") as browser:
+    async with browse_console(agent, lambda request: Principal("me")) as browser:
         run = await agent.run("go")
 
         async def look() -> None:
