@@ -33,6 +33,8 @@ git: Any = _TABLE["git"]
 
 ALL = os.environ.get("FERRULE_TEST_ATTACKS") == "all"
 SHARE = 1 if ALL else 60
+PARTS = 12 if ALL else 1
+"""Tests that the plants are spread over, so that none of them takes many minutes."""
 walled = pytest.mark.skipif(landlock.kernel_abi() < 1, reason="this kernel has no Landlock")
 
 
@@ -163,9 +165,12 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def try_all(pair: Pair, resources: dict[type, object]) -> None:
+in_parts = pytest.mark.parametrize("part", range(PARTS))
+
+
+def try_part(pair: Pair, resources: dict[type, object], part: int) -> None:
     before = snapshot(pair.foreign)
-    for plant in sampled(pair):
+    for plant in sampled(pair)[part::PARTS]:
         world = pair.planted(plant)
         world.resources = resources
         planted = plant.id.partition(":")[2]
@@ -184,20 +189,22 @@ def test_plain_git_does_print_the_other_repository(pair: Pair) -> None:
         assert CANARY in world.git("cat-file", "-p", wanted), name
 
 
+@in_parts
 @pytest.mark.parametrize("resources", [{}, git_calls.UNCONFINED], ids=["confined", "unconfined"])
 def test_no_link_in_the_repository_shows_another_one(
-    pair: Pair, resources: dict[type, object]
+    pair: Pair, resources: dict[type, object], part: int
 ) -> None:
-    try_all(pair, resources)
+    try_part(pair, resources, part)
 
 
 @walled
+@in_parts
 def test_what_is_planted_after_the_check_shows_nothing(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
     """As if each link had been planted between the check and git: the kernel alone has to hold."""
     monkeypatch.setattr(unconfined_reads, "_check_inside", unchecked)
-    try_all(pair, git_calls.UNCONFINED)
+    try_part(pair, git_calls.UNCONFINED, part)
 
 
 @pytest.mark.parametrize("name", ["objects/pack", "one pack", "one object", "one branch", "fifo"])
