@@ -30,6 +30,8 @@ from ferrule.sandbox.policy import SandboxPolicy
 
 ALL = os.environ.get("FERRULE_TEST_ATTACKS") == "all"
 SAMPLE = 150
+PARTS = 12 if ALL else 1
+"""Tests that the cases are spread over, so that none of them takes many minutes."""
 PYTHON = os.path.realpath(sys.executable)
 WORK = "/tmp/work"
 """In the sandbox, whose `/tmp` is its own. Each case gets a repository in it: in the workspace
@@ -112,10 +114,11 @@ def check(options_folder: tuple[Path, Confined], rows: list[Case]) -> None:
     assert effects
 
 
+@pytest.mark.parametrize("part", range(PARTS))
 def test_what_a_real_program_did_is_judged_to_do_more(
-    options_folder: tuple[Path, Confined],
+    options_folder: tuple[Path, Confined], part: int
 ) -> None:
-    check(options_folder, chosen())
+    check(options_folder, chosen()[part::PARTS])
 
 
 def test_scripts_of_sed_and_awk_that_did_something_are_judged_to(
