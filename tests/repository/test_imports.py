@@ -78,7 +78,6 @@ HEAVY = {
     "mcp_types": {"connectors.mcp", "servers.mcp"},
     "jsonschema_rs": {
         "tools.define",
-        "tools.safe_patterns",
         "models.openai",
         "models.tool_modes",
         "engine.output",

@@ -98,9 +98,9 @@ def test_a_search_that_takes_too_long_says_where_it_stopped_and_goes_on_from_the
     data = b"".join(b"line %d\n" % n for n in range(1, 3001))
     moments = iter([0.0, 1.0, 99.0])
     read = search_lines([data], "line", 1, most(5000), seconds=10, now=lambda: next(moments))
-    assert (read.out_of_time, read.next, len(read.found)) == (True, 1024, 1023)
+    assert (read.out_of_time, read.next, len(read.found)) == (True, 513, 512)
     rest = search_lines([data], "line", read.next, most(5000))
-    assert [number for number, _ in rest.found] == list(range(1024, 3001))
+    assert [number for number, _ in rest.found] == list(range(513, 3001))
 
 
 def test_a_match_is_looked_for_in_the_beginning_of_a_line() -> None:

@@ -11,7 +11,7 @@ changes nothing more.
 
 `secret_patterns` defines what a secret looks like. Objects are searched by the names of their
 members, texts by format; text that is JSON itself (arguments of calls) is searched as an object. A
-person's own patterns are Rust's expressions, which cannot be made to hang. They are tried on lines:
+person's own patterns are RE2's expressions, which cannot be made to hang. They are tried on lines:
 the words that match are replaced, or else the whole line.
 """
 

@@ -4,10 +4,10 @@ This package knows nothing about models, files or people.
 
 Packages: `search`.
 Modules: `background_launch`, `catalog`, `chunked_output`, `context`, `decorator`, `define`,
-`definition`, `docstring`, `forking`, `json_conversion`, `media_types`, `names`, `number_ranges`,
-`outcome_probe`, `pack_options`, `parameters`, `plain_schemas`, `process_resources`,
-`pydantic_schemas`, `reliability`, `result_facts`, `result_formatting`, `safe_patterns`,
-`schema_notation`, `toolset`, `word_stems`.
+`definition`, `docstring`, `forking`, `json_conversion`, `line_matching`, `media_types`, `names`,
+`number_ranges`, `outcome_probe`, `pack_options`, `parameters`, `plain_schemas`,
+`process_resources`, `pydantic_schemas`, `reliability`, `result_facts`, `result_formatting`,
+`safe_patterns`, `schema_notation`, `toolset`, `word_stems`.
 """
 
 from __future__ import annotations

@@ -1,19 +1,66 @@
-"""Match regular expressions and globs in time that is linear in the text.
+"""Regular expressions and globs of models and strangers, in time that is linear in the text.
 
 Python's `re` backtracks: a pattern like `(a+)+$` and thirty letters would block a run for minutes.
-The expressions here are those of Rust's engine, which comes with `jsonschema_rs`: it has no
-look-around and no back-references, so no text can make it hang.
+The expressions here are RE2's (https://github.com/google/re2/wiki/Syntax): it has no look-around
+and no back-references, so no text can make it hang. What a character costs grows with the compiled
+expression, so its size is bounded as well.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 MAX_PATTERN_LENGTH = 2000
-MAX_COMPILED_BYTES = 1 << 20
-"""Size limit of a compiled expression in bytes; `a{1000}{1000}` is refused."""
+MAX_COMPILED_BYTES = 8 << 20
+"""Bytes that a compiled expression and the states it is matched with may take."""
+
+
+class PatternError(ValueError):
+    """An expression that cannot be compiled; the text says why."""
+
+
+def compile_pattern(
+    pattern: str | bytes,
+    *,
+    ignore_case: bool = False,
+    multiline: bool = False,
+    within_lines: bool = False,
+) -> Any:
+    """Compile an expression.
+
+    Args:
+        pattern: The expression. Bytes are UTF-8 and match UTF-8.
+        ignore_case: Upper and lower case are the same.
+        multiline: `^` and `$` match at every line.
+        within_lines: No match holds a line end.
+
+    Raises:
+        PatternError: It is no expression, or too large.
+    """
+    # Not at the top: most runs match nothing, and the library takes milliseconds to load.
+    re2: Any = importlib.import_module("re2")  # it has no types
+    options = re2.Options()
+    options.max_mem = MAX_COMPILED_BYTES
+    options.log_errors = False
+    options.case_sensitive = not ignore_case
+    options.never_nl = within_lines
+    flags = "(?m)" if multiline else ""
+    try:
+        if isinstance(pattern, str):
+            return re2.compile(flags + pattern, options)
+        return re2.compile(flags.encode() + pattern, options)
+    except re2.error as error:
+        detail = error.args[0]
+        text = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(error)
+        shown = pattern if isinstance(pattern, str) else pattern.decode("utf-8", "replace")
+        raise PatternError(
+            f"`{shown}` is not a regular expression of RE2: {text[:200]} (RE2 has no look-around "
+            "and no back-references)"
+        ) from None
 
 
 @lru_cache(maxsize=256)
@@ -23,23 +70,12 @@ def compile_regex(pattern: str) -> Callable[[str], bool]:
     Raises:
         ValueError: The expression is invalid, too long or too large.
     """
-    import jsonschema_rs
-
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise ValueError(
             f"the expression has {len(pattern)} characters, the limit is {MAX_PATTERN_LENGTH}"
         )
-    try:
-        bounds = jsonschema_rs.RegexOptions(
-            size_limit=MAX_COMPILED_BYTES, dfa_size_limit=MAX_COMPILED_BYTES
-        )
-        # A plain string schema: `pattern` is a search, not anchored.
-        found = jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=bounds)
-    except (ValueError, jsonschema_rs.ValidationError) as error:
-        raise ValueError(
-            f"`{pattern}` is not a regular expression: {str(error).splitlines()[0]}"
-        ) from error
-    return found.is_valid
+    search = compile_pattern(pattern.encode("utf-8", "surrogatepass")).search
+    return lambda text: search(text.encode("utf-8", "surrogatepass")) is not None
 
 
 def matches_glob(text: str, pattern: str) -> bool:
@@ -59,13 +95,7 @@ def _translate_glob(pattern: str) -> str:
         raise ValueError(
             f"the pattern has {len(pattern)} characters, the limit is {MAX_PATTERN_LENGTH // 8}"
         )
-    wildcards = {"*": r"[\s\S]*", "?": r"[\s\S]"}
+    wildcards = {"*": ".*", "?": "."}
     simplified = re.sub(r"\*+", "*", pattern)
-    parts = [wildcards.get(character) or _escape(character) for character in simplified]
-    return f"^{''.join(parts)}$"
-
-
-def _escape(character: str) -> str:
-    if character.isalnum() or character in " /_-:,=@<>\n" or not character.isascii():
-        return character
-    return f"\\{character}"
+    parts = [wildcards.get(character) or re.escape(character) for character in simplified]
+    return f"(?s)^{''.join(parts)}$"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
-import sys
 from typing import Any
 
 import pytest
@@ -15,12 +13,7 @@ from hypothesis import strategies as st
 from ferrule.core.errors import ToolFailed
 from ferrule.toolkits.stdlib.text import match
 
-needs_engine = pytest.mark.skipif(
-    importlib.util.find_spec("re2") is None, reason="google-re2 is not installed"
-)
 
-
-@needs_engine
 def test_matches_come_with_places_groups_and_names(ask: Any) -> None:
     answer = ask("regex::match", pattern=r"(?P<year>\d{4})-(\d\d)?", text="é 2020-01, 1999-")
     assert answer.data == {
@@ -34,7 +27,6 @@ def test_matches_come_with_places_groups_and_names(ask: Any) -> None:
     }
 
 
-@needs_engine
 def test_no_match_is_an_empty_list_and_more_than_the_limit_is_said(ask: Any) -> None:
     assert ask("regex::match", pattern="x", text="abc").data["matches"] == []
     cut = ask("regex::match", pattern="a", text="aaa", limit=2).data
@@ -43,14 +35,12 @@ def test_no_match_is_an_empty_list_and_more_than_the_limit_is_said(ask: Any) -> 
     assert (whole["count"], whole["partial"]) == (2, False)
 
 
-@needs_engine
 def test_case_and_lines_are_options(ask: Any) -> None:
     assert ask("regex::match", pattern="A", text="a", ignore_case=True).data["count"] == 1
     assert ask("regex::match", pattern="^b$", text="a\nb", multiline=True).data["count"] == 1
     assert ask("regex::match", pattern="^b$", text="a\nb").data["count"] == 0
 
 
-@needs_engine
 @pytest.mark.parametrize(
     "pattern", ["(a+)+$", "(a|a)+$", "(a|aa)+$", "(.*)*b", "(?:a?){500}a{500}$"]
 )
@@ -60,7 +50,6 @@ def test_a_pattern_that_would_hang_a_backtracking_engine_ends(ask: Any, pattern:
     assert ask("regex::match", pattern=pattern, text="a" * 20_000 + "!").data["count"] == 0
 
 
-@needs_engine
 @pytest.mark.parametrize(
     "pattern", ["(", "(?=a)", r"(a)\1", "(?:a{1000}){1000}", "a" * 2001, "\ud800"]
 )
@@ -70,7 +59,6 @@ def test_a_pattern_that_cannot_be_had_is_refused_with_the_reason(pattern: str) -
     assert refused.value.error_type == "validation_failed"
 
 
-@needs_engine
 @given(
     st.sampled_from(["a+", "b", "(a)(b)?", "[^a]", "a|bb", "a*", "b?", "$", "a*$"]),
     st.text(alphabet="abcé😀", max_size=60),
@@ -84,13 +72,6 @@ def test_for_what_both_engines_know_the_matches_are_those_of_python(
         for one in re.finditer(pattern, text)
     ]
     assert [(one["text"], one["start"], one["end"], one["groups"]) for one in found] == expected
-
-
-def test_a_missing_engine_is_said_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "re2", None)
-    with pytest.raises(ToolFailed, match=r"ferrule\[typed\]") as refused:
-        match.handler(pattern="a", text="a")
-    assert refused.value.error_type == "not_found"
 
 
 def test_characters_are_counted(ask: Any) -> None:

@@ -3,7 +3,7 @@
     {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{…}]}]}}
 
 A matcher of letters, digits, `_`, `-`, `,`, blanks and `|` is a list of exact names. Anything else
-is a regular expression that is searched for (in Rust's syntax, `tools.safe_patterns`). Absent,
+is a regular expression that is searched for (in RE2's syntax, `tools.safe_patterns`). Absent,
 empty and `*` match everything. For tool calls it is compared with all names of the tool
 (`claude_tool_names`), and the first that matches is the one that the hook is told; elsewhere with
 the event's `source`, `reason`, agent or error, and where the contract has nothing to compare with

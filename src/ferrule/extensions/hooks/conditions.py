@@ -19,7 +19,7 @@ Names are `event`, `payload`, and the payload's own keys (`name`, `arguments`, `
 Starlark. Functions:
 
     glob(text, pattern)        matches the whole text; `*` any characters, `?` one
-    regex(text, pattern)       searches the text; Rust's syntax, in time linear in the text, no
+    regex(text, pattern)       searches the text; RE2's syntax, in time linear in the text, no
                                look-around or back-references
     starts(text, start)   ends(text, end)   lower(text)
     length(value)   has(object, key)   get(object, key, default)

@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from ferrule.tools.safe_patterns import compile_regex
+from ferrule.tools.line_matching import PIECE, compile_for_lines, find_hits
 
 MAX_LINE_BYTES = 1 << 20
 """Bytes of a line that are kept."""
 MAX_JSON_BYTES = 16 << 20
 """Bytes of a JSON text that can be read."""
-MAX_MATCHED_CHARACTERS = 65_536
-"""Characters of a line that are searched for a match."""
+MAX_MATCHED_BYTES = 65_536
+"""Bytes of a line that are searched for a match."""
 SECONDS = 10.0
 """How long one reading may take; then its result says where it stopped."""
-_CLOCK_INTERVAL = 512
-"""Lines between two checks of the clock."""
+_MOST_LINES = 512
+"""Lines that are matched at once, between two checks of the clock."""
 
 
 class UnreadableArtifact(ValueError):
@@ -101,29 +101,46 @@ def search_lines(
 ) -> LinePage:
     """Read the lines from number `first` on that match an expression.
 
-    The expression is looked for in the first `MAX_MATCHED_CHARACTERS` characters of a line.
+    The expression is looked for in the first `MAX_MATCHED_BYTES` bytes of a line.
     The time of one match is linear in the line (`tools.safe_patterns`); that of all is limited to
     `seconds`. Raises UnreadableArtifact.
     """
     try:
-        is_match = compile_regex(pattern)
+        compiled = compile_for_lines(pattern)
     except ValueError as error:
         raise UnreadableArtifact(str(error)) from error
     read = LinePage()
     deadline = now() + seconds
-    for number, (line, dropped) in enumerate(split_lines(pieces, first - 1), first):
-        if number % _CLOCK_INTERVAL == 0 and now() > deadline:
+    for number, lines in _number_blocks(split_lines(pieces, first - 1), first):
+        if now() > deadline:
             read.next = number
             read.out_of_time = True
             break
-        if not is_match(line.decode("utf-8", "replace")[:MAX_MATCHED_CHARACTERS]):
-            continue
-        text = _line_text(line, dropped)
-        if not fits(text):
-            read.next = number
-            break
-        read.found.append((number, text))
+        text = b"".join(line[:MAX_MATCHED_BYTES] + b"\n" for line, _ in lines)
+        for hit in find_hits(compiled, text, wanted=len(lines), is_over=lambda: False):
+            shown = _line_text(*lines[hit.number - 1])
+            if not fits(shown):
+                read.next = number + hit.number - 1
+                return read
+            read.found.append((number + hit.number - 1, shown))
     return read
+
+
+def _number_blocks(
+    lines: Iterator[tuple[bytes, int]], first: int
+) -> Iterator[tuple[int, list[tuple[bytes, int]]]]:
+    """Yield lines in blocks of about `PIECE` bytes, each with the number of its first line."""
+    block: list[tuple[bytes, int]] = []
+    size = 0
+    for line in lines:
+        block.append(line)
+        size += len(line[0])
+        if size > PIECE or len(block) == _MOST_LINES:
+            yield first, block
+            first += len(block)
+            block, size = [], 0
+    if block:
+        yield first, block
 
 
 def _line_text(line: bytes, dropped: int) -> str:
@@ -210,7 +227,7 @@ def read_csv_rows(
     try:
         read = RowPage(next(reader, list[str]()))
         for number, row in enumerate(reader, 1):
-            if number % _CLOCK_INTERVAL == 0 and now() > deadline:
+            if number % _MOST_LINES == 0 and now() > deadline:
                 if number < first:
                     # Rows are counted from the start each time: another try would get no further.
                     raise UnreadableArtifact(

@@ -1,52 +1,50 @@
-"""Patterns: each kind becomes a Python expression, and a wider expression for ripgrep.
+r"""Patterns: each kind becomes an expression of RE2, and a wider expression for ripgrep.
 
-Python's `re` alone decides what matches. ripgrep only tells which files are worth a look, so its
-expression must find *at least* as much. The two languages differ in many places (Unicode classes,
-case folding, look-around, back-references, `$`, bytes that are not UTF-8); `wider` walks the parsed
-Python expression and replaces whatever could differ by something that certainly matches more:
+RE2 alone decides what matches (`tools.safe_patterns`). ripgrep only tells which files are worth a
+look, so its expression must find *at least* as much. Both languages have nearly the same syntax;
+`widen` writes what RE2 reads in the words of ripgrep's (https://docs.rs/regex/latest/regex/#syntax)
+and leaves out, or makes wider, what could differ:
 
-* anchors, boundaries and look-around vanish; a back-reference becomes "anything";
-* a class keeps its ASCII members and gets all of non-ASCII, valid or not;
-* letters that ignore case become classes of their two ASCII forms (`i`, `k` and `s` have more
-  forms: U+0130, U+0131, U+212A, U+017F; found by trying every character);
-* counts are rounded, so that no expression becomes too large.
+* anchors and boundaries vanish, large counts are rounded;
+* `\d`, `\w` and `\s` are spelled out, since ripgrep's are not ASCII alone;
+* a class of Unicode (`\pL`), and a letter beyond ASCII that ignores case, becomes any character:
+  the two have tables of their own;
+* what only ripgrep understands (`&&` in a class, `{,5}`, white space) is spelled out.
 
-An expression that cannot be widened usefully (it could match an empty line, or the parser changed)
-has no wider one: then every file is read. The rows are the same either way, only slower.
+A test compares both over random expressions and lines. An expression that ripgrep refuses narrows
+nothing: then every file is read. The rows are the same either way, only slower.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
-import warnings
-from collections.abc import Iterable
 from typing import Any, Literal
 
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ToolFailed
 from ferrule.core.value_class import frozen
+from ferrule.tools.line_matching import compile_for_lines
+from ferrule.tools.safe_patterns import PatternError
 
 PatternKind = Literal["regex", "literal", "wildcard"]
 
 MAX_PATTERN = 1024
 """Most characters of a pattern."""
+MAX_PROGRAM = 4000
+"""Most instructions that a pattern is compiled to. What a character costs can grow with them."""
 
-_NOT_ASCII = r"[^\x00-\x7F]|(?-u:[\x80-\xFF])"
-_MORE_FORMS = frozenset("iksIKS")
 _MAX_REPEAT = 4
 
 
 @frozen
 class Pattern:
-    """An expression for Python, and a wider one for ripgrep (None: there is none).
+    """A compiled expression, and a wider one for ripgrep.
 
     `plain` is True if the text could be the name of a file.
     """
 
-    expression: str
-    ignore_case: bool
-    wider: str | None
+    compiled: Any
+    wider: str
     plain: bool
 
 
@@ -61,184 +59,201 @@ def read_pattern(text: str, kind: PatternKind, *, ignore_case: bool) -> Pattern:
     if len(text) > MAX_PATTERN:
         raise _refusal(f"the pattern has {len(text)} characters; the most is {MAX_PATTERN}")
     if "\n" in text or "\0" in text:
-        raise _refusal(
-            "the pattern holds a line end or NUL, but matches lie within one line; search "
-            "for one line of it"
-        )
+        raise _refusal(_ONE_LINE)
     if not text.isascii() and re.search("[\ud800-\udfff]", text):
         raise _refusal("the pattern is not valid Unicode text")
     if kind == "literal":
         expression = re.escape(text)
     elif kind == "wildcard":
         parts = text.strip("*").split("*")
-        expression = ".*".join(re.escape(part) for part in parts)
+        expression = ".*".join(map(re.escape, parts))
         ignore_case = True
     else:
         expression = text
-    _check_compiles(expression, text)
+    compiled = _compile(expression, text, ignore_case=ignore_case)
     plain = kind != "regex" or not re.search(r"[\\^$*+?{}\[\]|()]", text)
-    return Pattern(expression, ignore_case, widen(expression, ignore_case=ignore_case), plain)
+    return Pattern(compiled, widen(expression, ignore_case=ignore_case), plain)
 
 
-def _check_compiles(expression: str, text: str) -> None:
+_ONE_LINE = (
+    "the pattern holds a line end or NUL, but matches lie within one line; search for one line "
+    "of it"
+)
+
+
+def _compile(expression: str, text: str, *, ignore_case: bool) -> Any:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            re.compile(expression)
-    except (re.error, OverflowError, RecursionError) as error:
+        compiled = compile_for_lines(expression, ignore_case=ignore_case)
+    except PatternError as error:
         step = "correct it, or pass `kind: literal` to look for the text as it is"
-        raise _refusal(f"`{text}` is not a regular expression: {error}; {step}") from None
+        raise _refusal(f"{error}; {step}") from None
+    if compiled.programsize > MAX_PROGRAM:
+        raise _refusal(
+            f"`{text}` is too large: its repeats and classes are {compiled.programsize} steps, "
+            f"the most is {MAX_PROGRAM}; use smaller counts"
+        )
+    return compiled
 
 
 def _refusal(message: str) -> ToolFailed:
     return ToolFailed(ErrorType.VALIDATION_FAILED, message)
 
 
-def widen(expression: str, *, ignore_case: bool) -> str | None:
-    """Return an expression for Rust's `regex` that matches every line that `expression` matches.
+def widen(expression: str, *, ignore_case: bool) -> str:
+    """Return an expression for ripgrep that matches every line that `expression` matches.
 
-    None if there is no useful one.
+    Args:
+        expression: What RE2 has compiled.
+        ignore_case: Upper and lower case are the same.
     """
-    try:
-        parser = importlib.import_module("re._parser")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            parsed: Any = parser.parse(expression)
-        ignore_case = ignore_case or bool(parsed.state.flags & re.IGNORECASE)
-        text, width = _widen_sequence(parsed, ignore_case)
-    except (ImportError, AttributeError, ValueError, TypeError, RecursionError):
-        return None
-    return text if width else None
+    folds = ignore_case or re.search(r"\(\?[A-Za-z]*i", expression) is not None
+    flag = "(?i)" if ignore_case else ""
+    return flag + _Widening(expression, folds=folds).widen()
 
 
-_Wider = tuple[str, int]
-"""An expression, and the least number of characters that it matches."""
+_ANY = r"(?s:.)"
+_WIDER = {"border": "(?:)", "unicode": _ANY}
+"""By the name of a token. A border is not nothing: a repeat may follow."""
+_ASCII_CLASSES = {
+    "d": "0-9",
+    "w": "0-9A-Za-z_",
+    "s": r"\t\f\r\x20",
+}
+_CONTROLS = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
+
+_TOKEN = re.compile(
+    r"""
+    \\Q (?P<quoted> .*? ) (?: \\E | \Z )
+  | \\ (?P<unicode> [pP] (?: \{[^}]*\} | . ) )
+  | \\ (?P<ascii> [dDwWsS] )
+  | (?P<border> \\ [AzbB] | [\^$] )
+  | \\ (?P<byte> C )
+  | \\ (?: x\{(?P<long>[0-9A-Fa-f]+)\} | x(?P<short>[0-9A-Fa-f]{2})
+         | (?P<octal>0[0-7]{0,2}|[1-7][0-7]{1,2}) | (?P<escaped>.) )
+  | (?P<class> \[ )
+  | (?P<group> \( (?: \?P?<\w+> | \?[a-zA-Z-]*:? )? )
+  | (?P<repeat> [*+?] | \{ (?P<least>\d+) (?P<comma>,)? (?P<most>\d*) \} )
+  | (?P<sign> [.|)] )
+  | (?P<literal> . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 
 
-def _widen_sequence(nodes: Any, ignore_case: bool) -> _Wider:
-    parts = [_widen_node(str(operation), value, ignore_case) for operation, value in nodes]
-    return "".join(text for text, _ in parts), sum(width for _, width in parts)
+class _Widening:
+    """One expression on its way to ripgrep's words."""
+
+    def __init__(self, expression: str, *, folds: bool) -> None:
+        self._text = expression
+        self._folds = folds
+        self._at = 0
+
+    def widen(self) -> str:
+        return "".join(iter(self._widen_next, None))
+
+    def _widen_next(self) -> str | None:
+        if self._at == len(self._text):
+            return None
+        token = self._take()
+        match token.lastgroup:
+            case "class":
+                return self._widen_class()
+            case "repeat":
+                return _widen_repeat(token)
+            case "group":
+                return _widen_group(token[0])
+            case "sign":
+                return token[0]
+            case "ascii":
+                return _write_class(token["ascii"])
+            case "byte":
+                raise _refusal(r"`\C` is one byte, and a match is of characters; use `.`")
+            case "quoted":
+                return "".join(self._widen_character(ord(sign)) for sign in token["quoted"])
+            case kind if kind in _WIDER:
+                return _WIDER[kind]
+            case _:
+                return self._widen_character(_character(token))
+
+    def _take(self) -> re.Match[str]:
+        token = _TOKEN.match(self._text, self._at)
+        assert token is not None
+        self._at = token.end()
+        return token
+
+    def _widen_character(self, code: int) -> str:
+        if code == 10:
+            raise _refusal(_ONE_LINE)
+        return _ANY if self._folds and code > 127 else _escape(code)
+
+    def _widen_class(self) -> str:
+        """Write the class that begins before here, up to its bracket."""
+        negated = self._text.startswith("^", self._at)
+        self._at += negated
+        items: list[str] = []
+        wide = False
+        while not items or not self._text.startswith("]", self._at):
+            if group := _GROUP_OF_CLASS.match(self._text, self._at):
+                self._at = group.end()
+                wide = wide or group["unicode"] is not None
+                items.append(group["posix"] or _write_class(group["ascii"] or "d"))
+                continue
+            low = high = self._take_member()
+            if _RANGE.match(self._text, self._at):
+                self._at += 1
+                high = self._take_member()
+            wide = wide or (self._folds and high > 127)
+            items.append(f"{_escape(low)}-{_escape(high)}")
+        self._at += 1
+        return _ANY if wide else f"[{'^' * negated}{''.join(items)}]"
+
+    def _take_member(self) -> int:
+        """Return the code point of the next member of a class."""
+        if self._text.startswith("\\", self._at):
+            return _character(self._take())
+        self._at += 1
+        return ord(self._text[self._at - 1])
 
 
-def _widen_node(operation: str, value: Any, ignore_case: bool) -> _Wider:
-    match operation:
-        case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
-            return _widen_character(operation, value, ignore_case), 1
-        case "BRANCH":
-            branches = [_widen_sequence(branch, ignore_case) for branch in value[1]]
-            return _alternatives(branches)
-        case "SUBPATTERN":
-            _, added, removed, inner = value
-            ignores = ignore_case or bool(added & re.IGNORECASE)
-            text, width = _widen_sequence(inner, ignores and not removed & re.IGNORECASE)
-            return f"(?:{text})", width
-        case "ATOMIC_GROUP":
-            text, width = _widen_sequence(value, ignore_case)
-            return f"(?:{text})", width
-        case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-            text, width = _widen_sequence(value[2], ignore_case)
-            return _widen_repeat(value[0], value[1], text, width)
-        case "GROUPREF":
-            return f"(?:{_class_of(range(128), True)})*", 0
-        case "GROUPREF_EXISTS":
-            return _alternatives(
-                [_widen_sequence(branch or (), ignore_case) for branch in value[1:]]
-            )
-        case "AT" | "ASSERT" | "ASSERT_NOT" | "FAILURE":
-            return "", 0
-        case _:
-            raise ValueError(operation)
+_GROUP_OF_CLASS = re.compile(
+    r"(?P<posix>\[:\^?\w+:\])|\\(?:(?P<ascii>[dDwWsS])|(?P<unicode>[pP](?:\{[^}]*\}|.)))", re.DOTALL
+)
+_RANGE = re.compile(r"-(?!\])")
 
 
-def _alternatives(branches: list[_Wider]) -> _Wider:
-    texts = "|".join(text for text, _ in branches)
-    return f"(?:{texts})", min(width for _, width in branches)
+def _character(token: re.Match[str]) -> int:
+    if digits := token["long"] or token["short"]:
+        return int(digits, 16)
+    if token["octal"]:
+        return int(token["octal"], 8)
+    if token["escaped"]:
+        return _CONTROLS.get(token["escaped"]) or ord(token["escaped"])
+    return ord(token["literal"])
 
 
-def _widen_repeat(least: int, most: Any, text: str, width: int) -> _Wider:
-    if not text:
-        return "", 0
-    least = min(least, _MAX_REPEAT)
-    upper = "" if int(most) > _MAX_REPEAT else str(int(most))
-    return f"(?:{text}){{{least},{upper}}}", least * width
+def _write_class(name: str) -> str:
+    return f"[{'^' * name.isupper()}{_ASCII_CLASSES[name.lower()]}]"
 
 
-def _widen_character(operation: str, value: Any, ignore_case: bool) -> str:
-    if operation == "ANY":
-        return f"(?:{_class_of(range(128), True)})"
-    if operation == "LITERAL":
-        return _widen_letter(value, ignore_case)
-    if operation == "NOT_LITERAL":
-        return f"(?:{_class_of(set(range(128)) - {value}, True)})"
-    items = [(str(kind), item) for kind, item in value]
-    negated = bool(items) and items[0][0] == "NEGATE"
-    members, other = _class_members(items[negated:])
-    if negated:
-        return f"(?:{_class_of(set(range(128)) - members, True)})"
-    if ignore_case:
-        characters = [chr(code) for code in members]
-        members |= {ord(character.lower()) for character in characters}
-        members |= {ord(character.upper()) for character in characters}
-        if other:
-            members |= {ord(character) for character in _MORE_FORMS}
-        other = other or any(chr(code) in _MORE_FORMS for code in members)
-    return f"(?:{_class_of(members, other)})"
+def _widen_group(opening: str) -> str:
+    """Return the opening of a group that captures nothing. Of its flags only `i` counts here."""
+    flags, colon, _ = opening[2:].partition(":")
+    if not opening.startswith("(?") or opening.startswith(("(?P<", "(?<")):
+        return "(?:"
+    added, _, removed = flags.partition("-")
+    kept = "i" * ("i" in added) + "-i" * ("i" in removed)
+    if colon or kept:
+        return f"(?{kept}{colon}"
+    return "(?:"
 
 
-def _widen_letter(code: int, ignore_case: bool) -> str:
-    if not ignore_case:
-        return _escape(code)
-    if code > 127:
-        # Case forms of other alphabets can be anywhere, in ASCII too.
-        return f"(?:{_class_of(range(128), True)})"
-    forms = {ord(chr(code).lower()), ord(chr(code).upper())}
-    return f"(?:{_class_of(forms, chr(code) in _MORE_FORMS)})"
-
-
-def _class_members(items: Iterable[tuple[str, Any]]) -> tuple[set[int], bool]:
-    """Return the ASCII members of a class, and whether it may have others."""
-    members: set[int] = set()
-    other = False
-    for kind, item in items:
-        if kind == "LITERAL":
-            low = high = item
-        elif kind == "RANGE":
-            low, high = item
-        elif kind == "CATEGORY":
-            members |= _category_members(str(item))
-            other = True
-            continue
-        else:
-            raise ValueError(kind)
-        members.update(range(low, min(high, 127) + 1))
-        other = other or high > 127
-    return members, other
-
-
-_CATEGORIES = {"DIGIT": r"\d", "SPACE": r"\s", "WORD": r"\w"}
-
-
-def _category_members(name: str) -> set[int]:
-    _, _, last = name.rpartition("_")
-    inside = {code for code in range(128) if re.match(_CATEGORIES[last], chr(code))}
-    return set(range(128)) - inside if "_NOT_" in name else inside
-
-
-def _class_of(codes: Iterable[int], other: bool) -> str:
-    """Return a class of these ASCII codes, or of all that is not ASCII as well.
-
-    Line ends never occur within a line.
-    """
-    found = [_escape(code) for code in sorted(set(codes) - {10})]
-    choices: list[str] = []
-    if len(found) == 127:
-        choices.append(r"[\x00-\x09\x0B-\x7F]")
-    elif found:
-        choices.append(f"[{''.join(found)}]")
-    # For an empty class `$^` would be clearer, but some expressions that cannot match are refused.
-    if other or not choices:
-        choices.append(_NOT_ASCII)
-    return "|".join(choices)
+def _widen_repeat(token: re.Match[str]) -> str:
+    if token["least"] is None:
+        return token["repeat"]
+    least = int(token["least"])
+    most = token["most"] if token["comma"] else token["least"]
+    bounded = most != "" and int(most) <= _MAX_REPEAT
+    return f"{{{min(least, _MAX_REPEAT)},{most if bounded else ''}}}"
 
 
 def _escape(code: int) -> str:

@@ -1,10 +1,11 @@
 """`search_files`: searches for text in the files of the workspace.
 
-    walk (scope)  ->  prefilter (ripgrep)  ->  read by the workspace  ->  match (matcher_process)
+    walk (scope)  ->  prefilter (ripgrep)  ->  read by the workspace  ->  match (line_matching)
 
 Each step can only make the list of files shorter, so what the workspace may not read is never
 shown, and the answer is the same with and without ripgrep. Everything ends with the call: the walk
-checks a flag, and the two programs are ended with their children.
+and the matching check a flag, and ripgrep is ended with its children. A piece of a text that is
+being matched then is matched to its end, in its thread.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, closing
@@ -34,10 +36,9 @@ from ferrule.toolkits.session_folder import find_place, find_session_confinement
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import READS, Tool
+from ferrule.tools.line_matching import Hit, OutOfTime, find_hits
 from ferrule.tools.number_ranges import require_ranges
 
-from .matcher import SECONDS_PER_LINE, split_lines
-from .matcher_process import Hit, match_contents
 from .pattern import Pattern, PatternKind, read_pattern
 from .ripgrep import find_candidates, find_ripgrep
 from .rows import Row, SearchResult, cut_around, format_report, make_printable
@@ -76,27 +77,24 @@ class _Search:
     deadline: float
     found: SearchResult = field(default_factory=SearchResult)
     stopped: threading.Event = field(default_factory=threading.Event)
+    reading: str = ""
+    """The file that is being read and matched."""
 
     def get_seconds_left(self) -> float:
-        return max(0.05, self.deadline - asyncio.get_running_loop().time())
+        return max(0.05, self.deadline - time.monotonic())
+
+    def is_over(self) -> bool:
+        return self.stopped.is_set() or time.monotonic() > self.deadline
 
     async def run(self) -> SearchResult:
         names: list[str] = []
-        candidates: list[str] = []
         async with aclosing(self._prefilter()) as batches:
             async for batch, some in batches:
                 batch.add_counts(self.found)
                 self.found.searched += len(batch.names)
                 names += batch.names
-                candidates += some
-                # The matcher starts anew each time: not before these can be all that is wanted.
-                if len(candidates) < self.wanted - self.found.matches:
-                    continue
-                if await self._match_files(candidates):
+                if await self._match_files(some):
                     break
-                candidates.clear()
-            else:
-                await self._match_files(candidates)
         if self.pattern.plain:
             await self._match_names(names)
         return self.found
@@ -141,7 +139,7 @@ class _Search:
                 following.exception()
 
     async def _find_candidates(self, names: list[str]) -> list[str]:
-        if self.ripgrep is None or self.pattern.wider is None or not names:
+        if self.ripgrep is None or not names:
             return names
         return await find_candidates(
             self.ripgrep,
@@ -153,34 +151,45 @@ class _Search:
 
     async def _match_files(self, names: list[str]) -> bool:
         """Keep the rows of these files. Return whether the search is finished."""
-        reader = self._read(names)
-        while group := await run_blocking(lambda: _next_group(reader)):
-            hits = await match_contents(
-                self.pattern,
-                [content for _, content in group],
-                # One more than wanted tells "exactly as many" from "there may be more".
-                wanted=self.wanted - self.found.matches + 1,
-                directory=self.directory,
-                timeout=self.get_seconds_left(),
-            )
-            for (name, content), some in zip(group, hits, strict=False):
-                if self._add(name, content, some):
+        matched = self._match(names)
+        while not self.stopped.is_set():
+            following = run_blocking(partial(_next_group, matched))
+            await asyncio.wait([following], timeout=self.get_seconds_left())
+            if not following.done():
+                break
+            group = following.result()
+            for file in group:
+                if self._add(*file):
                     return True
-            if len(hits) < len(group):
-                self._too_slow(group[len(hits)][0])
-                return True
-        return False
+            if not group and not self.stopped.is_set():
+                return False
+        self.stopped.set()
+        self._report_time()
+        return True
 
-    def _read(self, names: list[str]) -> Iterator[tuple[str, bytes]]:
+    def _match(self, names: list[str]) -> Iterator[_Matched]:
+        """Read and match files, in a thread. Without time for all, `stopped` is set."""
+        # One more than wanted tells "exactly as many" from "there may be more".
+        wanted = self.wanted - self.found.matches + 1
         for name in names:
-            if self.stopped.is_set():
+            if wanted <= 0 or self.stopped.is_set():
                 return
+            self.reading = name
             try:
                 content = self.workspace.read(name, limit=READ_LIMIT)
             except ToolFailed:
                 continue  # gone, grown, or become a link since the walk
-            if b"\0" not in content[:_BINARY_AFTER]:
-                yield name, content
+            if b"\0" in content[:_BINARY_AFTER]:
+                continue
+            try:
+                hits = find_hits(
+                    self.pattern.compiled, content, wanted=wanted, is_over=self.is_over
+                )
+            except OutOfTime:
+                self.stopped.set()
+                return
+            wanted -= len(hits)
+            yield name, content, hits
 
     def _add(self, name: str, content: bytes, hits: list[Hit]) -> bool:
         """Keep the rows of one file. Return whether that was the last that is wanted."""
@@ -196,34 +205,29 @@ class _Search:
             )
         return full
 
-    def _too_slow(self, name: str) -> None:
+    def _report_time(self) -> None:
         what = (
-            f"the search took longer than its time, or than {SECONDS_PER_LINE:g} s for one line, "
-            f"at "
-            f"`{make_printable(name)}`; files after it were not searched"
+            f"the search took longer than its time, at `{make_printable(self.reading)}`; files "
+            "after it were not searched"
         )
-        step = "simplify the pattern (no repeat inside a repeat, like `(a+)+`) or narrow `path`"
+        step = "simplify the pattern (smaller counts) or narrow `path`"
         if not self.found.rows:
             raise ToolFailed(ErrorType.TIMEOUT, f"{what}; {step}")
         self.found.warnings.append(f"{what}: the result is incomplete; {step}")
 
     async def _match_names(self, names: list[str]) -> None:
         base_names = "\n".join(name.rpartition("/")[2] for name in names)
-        if not base_names:
-            return
-        hits = await match_contents(
-            self.pattern,
-            [base_names.encode("utf-8", "surrogateescape")],
-            wanted=len(names),
-            directory=self.directory,
-            timeout=self.get_seconds_left(),
-        )
-        if not hits:
-            self.found.warnings.append(
-                "names of files were not looked at: the pattern took too long on one of them"
+        content = base_names.encode("utf-8", "surrogateescape")
+        hits = await run_blocking(
+            lambda: find_hits(
+                self.pattern.compiled, content, wanted=len(names), is_over=lambda: False
             )
-            return
-        self.found.names = [names[hit.number - 1] for hit in hits[0]]
+        )
+        self.found.names = [names[hit.number - 1] for hit in hits]
+
+
+_Matched = tuple[str, bytes, list[Hit]]
+"""Name and content of a file, and the lines that match."""
 
 
 @frozen
@@ -254,22 +258,31 @@ def _next_batch(names: Iterator[str], walked: SearchResult, most: int) -> _Batch
     return _Batch(batch, walked.large, walked.unreadable, tuple(walked.withheld))
 
 
-def _next_group(files: Iterator[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    """Return the next files, as many as fit into one batch; a larger one comes alone."""
-    group: list[tuple[str, bytes]] = []
+def _next_group(files: Iterator[_Matched]) -> list[_Matched]:
+    """Return the next files with matches: of as much text as one batch may have."""
+    group: list[_Matched] = []
     size = 0
     for file in files:
-        group.append(file)
+        if file[2]:
+            group.append(file)
         size += len(file[1])
-        if size > _BATCH_BYTES:
+        if group and size > _BATCH_BYTES:
             break
     return group
+
+
+def split_lines(content: bytes) -> list[str]:
+    """Return the lines of a text without their ends."""
+    pieces = content.decode("utf-8", "surrogateescape").split("\n")
+    if not pieces[-1]:
+        pieces.pop()
+    return [piece.removesuffix("\r") for piece in pieces]
 
 
 def _rows(name: str, content: bytes, hits: list[Hit], around: int) -> list[Row]:
     if not hits:
         return []
-    text = list(split_lines(content))
+    text = split_lines(content)
     starts = {hit.number: hit.start for hit in hits}
     shown: set[int] = set()
     for number in starts:
@@ -312,7 +325,6 @@ async def search(
     Raises:
         ToolFailed: The path is refused, or the search took too long before it found anything.
     """
-    loop = asyncio.get_running_loop()
     with closing(_Folder(workspace)) as folder:
         one = _Search(
             workspace,
@@ -322,7 +334,7 @@ async def search(
             context_lines,
             ripgrep,
             folder.descriptor,
-            loop.time() + seconds,
+            time.monotonic() + seconds,
         )
         try:
             return await one.run()
@@ -403,7 +415,7 @@ async def search_files(  # noqa: PLR0913  the parameters that a model may give
     ] = ".",
     kind: Annotated[
         PatternKind,
-        "How to read the pattern: `regex` (Python syntax), `literal` (as it stands), or `wildcard` "
+        "How to read the pattern: `regex` (RE2 syntax), `literal` (as it stands), or `wildcard` "
         "(`*` is any text within a line; case does not matter).",
     ] = "regex",
     file_filter: Annotated[

@@ -6,9 +6,8 @@
 
     Agent("ollama:llama3.2", tools=[*stdlib_tools(["math", "dates", "units::convert"])])
 
-Each has an output schema, and bounds on its input and output. Two need more than Ferrule's core:
-`regex::match` the package `google-re2`, `vision::ocr` the program `tesseract`; if these are missing
-a call says so, and how to get them.
+Each has an output schema, and bounds on its input and output. `vision::ocr` needs the program
+`tesseract`; if that is missing a call says so, and how to get it.
 
 Modules: `calc`, `dates`, `json_path`, `json_query`, `numerals`, `ocr`, `plugin`, `recognizer`,
 `tesseract`, `text`, `typed`, `units`.

@@ -1,9 +1,7 @@
 """`regex::match`, `strings::count_char` and `crypto::sha256`: facts about a text.
 
-Models are bad at these. Expressions are RE2's (the package `google-re2`): no look-around and no
-back-references, and therefore time that is linear in the text for each match, whatever either
-contains. Syntax: https://github.com/google/re2/wiki/Syntax. Places are characters (code points)
-from 0.
+Models are bad at these. Expressions are those of `tools.safe_patterns`. Places are characters (code
+points) from 0.
 """
 
 from __future__ import annotations
@@ -11,16 +9,14 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Any, TypedDict
 
-from ferrule.core.calls import ErrorType
-from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.errors import RetryCall
+from ferrule.tools.safe_patterns import PatternError, compile_pattern
 
 from .typed import typed_tool
 
 MAX_TEXT = 1_000_000
 """Most characters of a text."""
 MAX_PATTERN = 2_000
-MAX_MEMORY = 8 * 1024 * 1024
-"""Bytes that a compiled expression may take."""
 MAX_MATCHES = 1_000
 
 
@@ -91,33 +87,10 @@ def _matches(compiled: Any, found: list[Match], *, partial: bool) -> Matches:
 
 def _compile(pattern: str, *, ignore_case: bool, multiline: bool) -> Any:
     check_text(pattern, "pattern", MAX_PATTERN)
-    re2 = _import_re2()
-    options = re2.Options()
-    options.max_mem = MAX_MEMORY
-    options.log_errors = False
-    options.case_sensitive = not ignore_case
-    flags = "(?m)" if multiline else ""
     try:
-        return re2.compile(flags + pattern, options)
-    except re2.error as error:
-        detail = error.args[0]
-        reason = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(error)
-        raise RetryCall(
-            f"`pattern` cannot be used: {reason[:200]}; write it in RE2 syntax (no "
-            "look-around, no back-references)"
-        ) from None
-
-
-def _import_re2() -> Any:
-    try:
-        import re2  # pyright: ignore[reportMissingImports]  an extra, without types
-    except ImportError:
-        raise ToolFailed(
-            ErrorType.NOT_FOUND,
-            "regular expressions need the package `google-re2`, which is not installed; ask "
-            "the person to run `pip install 'ferrule[typed]'`",
-        ) from None
-    return re2  # pyright: ignore[reportUnknownVariableType]  as above
+        return compile_pattern(pattern, ignore_case=ignore_case, multiline=multiline)
+    except PatternError as error:
+        raise RetryCall(f"`pattern` cannot be used: {error}") from None
 
 
 def check_text(text: str, where: str, most: int = MAX_TEXT) -> bytes:

@@ -15,6 +15,7 @@ The caller passes the tools that may be found, so no strategy can show a tool th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from threading import RLock
 from typing import Any, cast
 
@@ -23,7 +24,7 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.value_class import frozen
 from ferrule.tools.definition import Tool
 from ferrule.tools.forking import cached_property
-from ferrule.tools.safe_patterns import compile_regex
+from ferrule.tools.safe_patterns import compile_pattern
 from ferrule.tools.word_stems import first_sentence, tokens, words
 
 from .bm25 import Bm25, top_documents
@@ -194,16 +195,12 @@ class ToolIndex:
     def _regex(self, query: str) -> dict[int, float]:
         if len(query) > _MAX_QUERY:
             raise ValueError(f"an expression of {len(query)} characters; at most {_MAX_QUERY}")
-        compile_regex(query)
-        left = dict(enumerate(self._texts))
-        found: dict[int, float] = {}
-        for times in range(1, _MAX_COUNT + 1):
-            # The engine only says whether an expression is found, not how often, so repetitions
-            # are counted with an expression of their own.
-            matches = compile_regex(f"(?i)(?:(?:{query})[\\s\\S]*?){{{times}}}")
-            left = {number: text for number, text in left.items() if matches(text)}
-            found.update(dict.fromkeys(left, float(times)))
-        return found
+        matches = compile_pattern(query, ignore_case=True).finditer
+        return {
+            number: float(times)
+            for number, text in enumerate(self._texts)
+            if (times := sum(1 for _ in islice(matches(text), _MAX_COUNT)))
+        }
 
     def _by_function(self, query: str, strategy: Strategy, most: int) -> list[SearchHit]:
         wanted = [
