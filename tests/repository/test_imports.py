@@ -61,7 +61,7 @@ HEAVY = {
     "any_llm": {"models"},
     "botocore": {"models.bedrock"},
     "PIL": {"engine.session_media", "cli.chat.pictures"},
-    "re2": {"toolkits.stdlib", "extensions.starlark.inside"},
+    "re2": {"tools.safe_patterns", "extensions.starlark.inside"},
     "pydantic_monty": {"toolkits.code_mode"},
     "httpx2": {"connectors.mcp"},
     "httpx": {"connectors.a2a"},
