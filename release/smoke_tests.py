@@ -66,11 +66,6 @@ SMOKE_TESTS: dict[str, str] = {
     "any": _RUN + "import ferrule.models.any_llm.client, any_llm",
     "code": _RUN + "from ferrule.toolkits import code_tool; code_tool([stock])",
     "mcp": _RUN + "import ferrule.connectors.mcp, ferrule.servers.mcp.server",
-    "typed": (
-        "from ferrule.toolkits import stdlib_tools\n"
-        "match = next(one for one in stdlib_tools() if one.full_name == 'regex::match')\n"
-        "assert match(pattern='b+', text='abba')['count'] == 1\n"
-    ),
     "a2a": _RUN + "import ferrule.connectors.a2a, a2a",
     "a2a-server": _RUN + "import ferrule.servers.a2a.server",
     "serve": (

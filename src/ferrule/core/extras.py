@@ -34,7 +34,6 @@ EXTRAS: Final = {
     "psycopg": "scale",
     "pydantic_monty": "code",
     "python_multipart": "console",
-    "re2": "typed",
     "rich": "cli",
     "starlark": "files",
     "starlette": "serve",
