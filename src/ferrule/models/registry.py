@@ -358,6 +358,7 @@ PROVIDERS: dict[str, Provider] = {
         differences={
             "stream_usage": False,
             "short_call_ids": True,
+            "answers_results": True,
             "option_names": {"seed": "random_seed"},
             "thinking_switch": "effort",
         },
