@@ -62,6 +62,7 @@ from ferrule.connectors import McpServer, connect_mcp, openapi_tools
 from ferrule.core.calls import ErrorType
 from ferrule.core.events import ModelAnswered, ToolAnswered, Usage
 from ferrule.engine.event_bus.event_selection import OwnSessions
+from ferrule.evaluation import Target, evaluate, load_cases, open_agents
 from ferrule.models.bedrock.client import Bedrock
 from ferrule.models.ollama.client import Ollama
 from ferrule.models.openai.chat import OpenAIChat
@@ -1170,6 +1171,38 @@ async def test_a_picture_of_a_tool_is_sent_to_a_model_of_which_nothing_is_known(
     replies = in_turn(chat_answer("", "look"), chat_answer("A dot."))
     _, sent, _ = await converse(chat, replies, ["go"], [look])
     assert base64.b64encode(PIXEL).decode()[:40] in json.dumps(sent[1])
+
+
+async def test_a_case_of_an_evaluation_can_have_pictures(tmp_path: Path) -> None:
+    (tmp_path / "dot.png").write_bytes(PIXEL)
+    (tmp_path / ".env").write_text("KEY=secret")
+    text = "cases:\n  - {name: sees, message: What is it?, attach: %s, expect: {output: {contains: dot}}}\n"
+    seen: list[Any] = []
+
+    def answer(history: Any) -> Any:
+        seen.append(history[-1])
+        return says("A dot.")
+
+    def make_agent(trial: Any) -> Agent[Any, Any]:
+        return Agent(
+            Scripted([answer]), workspace=trial.workspace, storage=Storage(journal=trial.journal)
+        )
+
+    async def try_case(attached: str) -> Any:
+        (tmp_path / "cases.yaml").write_text(text % attached)
+        cases = load_cases(tmp_path / "cases.yaml")
+        return await evaluate(cases, [Target("scripted:x")], open_agents(make_agent))
+
+    assert (await try_case("[dot.png]")).holds
+    (media,) = seen[0].media
+    assert (media.name, media.mime) == ("dot.png", "image/png") and "What is it?" in seen[0].text
+    with pytest.raises(ConfigError, match="is not a file"):
+        await try_case("missing.png")
+    with pytest.raises(ConfigError, match="outside"):
+        await try_case("../other.png")
+    with pytest.raises(ConfigError, match=r"\.env"):
+        await try_case(".env")
+    assert len(seen) == 1
 
 
 # ---- sessions
