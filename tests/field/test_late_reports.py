@@ -1200,8 +1200,11 @@ async def test_a_case_of_an_evaluation_can_have_pictures(tmp_path: Path) -> None
         await try_case("missing.png")
     with pytest.raises(ConfigError, match="outside"):
         await try_case("../other.png")
-    with pytest.raises(ConfigError, match=r"\.env"):
-        await try_case(".env")
+    (tmp_path / ".ferrule").mkdir()
+    (tmp_path / ".ferrule/dot.png").write_bytes(PIXEL)
+    for protected in (".env", ".ferrule/dot.png"):
+        with pytest.raises(ConfigError, match="no tool may"):
+            await try_case(protected)
     assert len(seen) == 1
 
 
