@@ -30,6 +30,20 @@ from ferrule.cli.exit_codes import run
 sys.exit(run(sys.argv[2:]))
 """
 
+CONNECT = """
+import asyncio
+from ferrule import ConfigError
+from ferrule.connectors import McpServer, connect_mcp
+
+async def main():
+    try:
+        await connect_mcp([McpServer("x", url="http://127.0.0.1:9/mcp")]).open()
+    except ConfigError as error:
+        print(error)
+
+asyncio.run(main())
+"""
+
 RUN = """
 from ferrule import Agent, Scripted, tool
 from ferrule.testing import calls, says
@@ -111,6 +125,41 @@ def test_a_failed_import_of_it_or_of_a_part_is_explained(module: str) -> None:
         assert known is not None
         assert known.hint == f"pip install 'ferrule[{EXTRAS[module]}]'"
         assert known.code == "extra_missing"
+
+
+@pytest.mark.parametrize("library", ["mcp", "mcp_types"])
+def test_a_program_that_connects_to_a_server_reads_the_line_that_installs_what_it_needs(
+    library: str, tmp_path: Path
+) -> None:
+    program = PROGRAM.partition("from ferrule.cli")[0] + CONNECT
+    ended = subprocess.run(
+        [sys.executable, "-c", program, library],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+    )
+    assert f"`{library}`, which is not installed" in ended.stdout
+    assert "ferrule[mcp]" in ended.stdout
+
+
+def test_a_library_that_is_there_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    (tmp_path / "mcp").mkdir()
+    (tmp_path / "mcp" / "__init__.py").write_text("")
+    ended = subprocess.run(
+        [sys.executable, "-c", CONNECT],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(tmp_path)},
+    )
+    assert "`mcp` is installed, but cannot be used: No module named 'mcp.client'" in ended.stdout
+    assert "ferrule[mcp]" in ended.stdout
+    lacking = ImportError("cannot import name 'x' from 'jinja2'", name="jinja2")
+    known = describe_missing(lacking)
+    assert known is not None and known.detail.endswith(f"cannot be used: {lacking}")
 
 
 def test_other_failures_are_not_explained_away() -> None:

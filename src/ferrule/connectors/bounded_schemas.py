@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urljoin
 
 from ferrule.core.calls import encode_json
@@ -46,6 +46,34 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, Mapping),
     "null": lambda value: value is None,
 }
+_VALUES = frozenset({"const", "default", "enum", "example", "examples"})
+"""Keywords whose null is a value."""
+_NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords with a mapping of names to schemas."""
+
+
+def drop_null_keywords(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without keywords that are null, as some programs write what is not there.
+
+    It must not be nested deeper than the stack allows.
+    """
+    return {
+        key: _drop_nulls(key, value)
+        for key, value in schema.items()
+        if value is not None or key in _VALUES
+    }
+
+
+def _drop_nulls(keyword: str, value: Any) -> Any:
+    if keyword in _VALUES:
+        return value
+    if isinstance(value, Mapping):
+        if keyword not in _NAMED:
+            return drop_null_keywords(cast("Mapping[str, Any]", value))
+        return {name: _drop_nulls("", one) for name, one in mapping_or_empty(value).items()}
+    if isinstance(value, list):
+        return [_drop_nulls("", one) for one in list_or_empty(value)]
+    return value
 
 
 def make_arguments(tool: str, schema: Mapping[str, Any]) -> Arguments:

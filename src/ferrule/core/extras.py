@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
@@ -26,6 +27,7 @@ EXTRAS: Final = {
     "markdown_it": "console",
     "markupsafe": "console",
     "mcp": "mcp",
+    "mcp_types": "mcp",
     "model2vec": "embeddings",
     "obstore": "objects",
     "opentelemetry": "otel",
@@ -59,13 +61,33 @@ class ExtraMissing(ConfigError):
 
 
 def describe_missing(error: BaseException) -> ExtraMissing | None:
-    """Return what a failed import means if its library belongs to an extra; else None."""
+    """Return what a failed import means if its library belongs to an extra; else None.
+
+    A library that is there, and lacks what is imported, is one of another version, or a part of it
+    failed: then the error is told as it is.
+    """
     if not isinstance(error, ImportError) or not error.name:
         return None
     parts = error.name.split(".")
     names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
     module = next((name for name in names if name in EXTRAS), None)
-    return None if module is None else build_missing_error(module)
+    if module is None:
+        return None
+    missing = build_missing_error(module)
+    if _is_installed(module):
+        detail = f"the library `{module}` is installed, but cannot be used: {error}"
+        return missing.reword(detail, missing.hint)
+    return missing
+
+
+def _is_installed(module: str) -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        # A package above it is missing, or was put into `sys.modules` without a spec.
+        return module in sys.modules
 
 
 def build_missing_error(module: str, extra: str = "") -> ExtraMissing:
@@ -91,8 +113,6 @@ def name_missing_extra() -> Generator[None]:
 
 def require(*modules: str, extra: str = "") -> None:
     """Raise ExtraMissing if a library is not installed. Nothing is imported."""
-    from importlib.util import find_spec
-
     for module in modules:
-        if find_spec(module) is None:
+        if not _is_installed(module):
             raise build_missing_error(module, extra)

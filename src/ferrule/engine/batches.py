@@ -62,14 +62,14 @@ class BatchItem(Generic[OutputT]):
         key: Its key in the batch.
         status: `done`, `failed`, or `skipped` where the budget was used up before it began.
         result: The result of its run; None unless it is done.
-        error: Why it failed; the next run of the batch tries again.
+        error: Why it failed, as its run raised it; the next run of the batch tries again.
         seconds: How long it took here.
     """
 
     key: str
     status: BatchStatus
     result: RunResult[OutputT] | None = None
-    error: FerruleError | None = None
+    error: Exception | None = None
     seconds: float = 0.0
 
 
@@ -124,11 +124,17 @@ class BatchReport(Generic[OutputT]):
         )
         lines = [f"{counts} in {self.seconds:.1f} s; {tokens:,} tokens {cost}"]
         lines += [
-            f"{item.key}: {item.error.code}: {item.error.detail}"
+            f"{item.key}: {_describe_error(item.error)}"
             for item in self.items
             if item.error is not None
         ]
         return "\n".join(lines)
+
+
+def _describe_error(error: Exception) -> str:
+    if isinstance(error, FerruleError):
+        return f"{error.code}: {error.detail}"
+    return f"{type(error).__name__}: {error}"
 
 
 async def run_batch(
@@ -234,7 +240,7 @@ class _Batch(Generic[OutputT]):
             result = await self.agent.run(text, key=run_key, deps=self.deps)
         except ConfigError:
             raise
-        except FerruleError as error:
+        except Exception as error:  # noqa: BLE001  boundary: whatever ends one run is told in its item
             return BatchItem(key, "failed", error=error)
         return BatchItem(key, "done", result)
 

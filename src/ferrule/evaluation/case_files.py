@@ -28,6 +28,7 @@ from ferrule.core.limits import Limits
 from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import SideEffect
+from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.storage.settings.mistakes import Mistakes
 from ferrule.storage.settings.table import TOOL_MODES, ToolModeSetting
 from ferrule.storage.settings.yaml_tree import MAX_BYTES, Node, parse_yaml, to_plain
@@ -60,6 +61,7 @@ CASE_KEYS = (
     "name",
     "message",
     "messages",
+    "attach",
     "expect",
     "never",
     "fixture",
@@ -69,7 +71,9 @@ CASE_KEYS = (
     "recording",
     "at_least",
 )
-_SHARED_KEYS = tuple(key for key in CASE_KEYS if key not in ("name", "message", "messages"))
+_SHARED_KEYS = tuple(
+    key for key in CASE_KEYS if key not in ("name", "message", "messages", "attach")
+)
 _EXPECT_KEYS = ("calls", "order", "other_calls", "output", "files", "stop")
 _NEVER_KEYS = ("calls", "changes", "effects_above")
 _CALL_KEYS = ("tool", "arguments", "include", "match", "either", "succeeds")
@@ -191,6 +195,7 @@ class _Reading:
             recording,
             self._share(pairs["at_least"]) if "at_least" in pairs else 1.0,
             node.line,
+            self._read_attached(own.get("attach")),
         )
         return case if before == len(self._mistakes.errors) else None
 
@@ -201,6 +206,22 @@ class _Reading:
         if not any(found) and own.keys() <= set(CASE_KEYS):
             self._add(node, "a case without `message`", "write what the model is asked")
         return found
+
+    def _read_attached(self, node: Node | None) -> tuple[Path, ...]:
+        listed = self._list(node) if node is None or node.items is not None else [node]
+        paths: list[Path] = []
+        for one in listed:
+            path = self._path(one)
+            if path is None:
+                continue
+            refusal = DEFAULT_NAMES.check(str(path.relative_to(self._folder)), write=False)
+            if refusal:
+                self._add(one, refusal, "attach another file")
+            elif not path.is_file():
+                self._add(one, f"`{path}` is not a file", "name a picture, a sound or a document")
+            else:
+                paths.append(path)
+        return tuple(paths)
 
     def _read_limits(self, node: Node | None) -> dict[str, Any]:
         pairs = self._mapping(node, _LIMIT_KEYS, "`limits`")

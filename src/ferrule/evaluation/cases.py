@@ -125,6 +125,7 @@ class Case:
         recording: A bundle with a recorded session, for running it offline.
         at_least: The share of its trials that must pass.
         line: Its line in the file; 0 if it is from none.
+        attach: Files that go with the first message: pictures, sounds, documents.
     """
 
     name: str
@@ -138,14 +139,17 @@ class Case:
     recording: Path | None = None
     at_least: float = 1.0
     line: int = field(default=0, compare=False)
+    attach: tuple[Path, ...] = ()
 
     def digest(self) -> str:
         """Return a hash of what is asked and expected: reports with different ones do not compare.
 
-        What lies in the fixture is not part of it.
+        What lies in the fixture and in attached files is not part of it.
         """
         said = asdict(self)
-        for name in ("fixture", "recording", "line", "at_least"):
+        for name in ("fixture", "recording", "line", "at_least", "attach"):
             said.pop(name)
+        if self.attach:
+            said["attach"] = [path.name for path in self.attach]
         text = json.dumps(said, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -14,6 +14,7 @@ from typing import Any
 
 from ferrule.core.errors import ConfigError, FerruleError, ProviderError, ToolFailed
 from ferrule.core.events import DelegationStarted, JournalRecord
+from ferrule.core.media import Media
 from ferrule.core.value_class import frozen
 from ferrule.engine.agent import Agent
 from ferrule.engine.replay.replay import replay
@@ -24,6 +25,7 @@ from ferrule.storage.export.bundles import read_recording, write_bundle
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.storage.settings.table import ToolModeSetting
+from ferrule.tools.media_types import MAX_BYTES
 
 from .call_matching import matches_call
 from .cases import Case
@@ -198,8 +200,9 @@ async def _run_messages(
     session.change(limits=replace(session.limits, **case.limits))
     error = None
     try:
-        for message in case.messages:
-            await session.run(message)
+        for number, message in enumerate(case.messages):
+            attached = [_read_attached(path) for path in case.attach] if number == 0 else []
+            await session.run([message, *attached] if attached else message)
     except ConfigError:
         raise
     except FerruleError as raised:
@@ -208,6 +211,17 @@ async def _run_messages(
         tools = read_tool_facts(session.catalog)
         await session.close()
     return session.id if session.is_recorded else "", tools, error
+
+
+def _read_attached(path: Path) -> Media:
+    """Read a file that goes with a message. A file with a protected name is not read."""
+    folder = Workspace(path.parent)
+    try:
+        return Media(folder.read(path.name, limit=MAX_BYTES), name=path.name)
+    except ToolFailed as error:
+        raise ConfigError(f"a case attaches `{path}`: {error.message}", code="cases") from error
+    finally:
+        folder.close()
 
 
 def _with_error(evidence: Evidence, error: FerruleError | None) -> Evidence:

@@ -1,9 +1,10 @@
 """What a server's error means: error answers become `ProviderError` with a stable code.
 
-Codes: `context_overflow`, `tools_unsupported`, `choice_unsupported`, `model_not_found`,
-`unauthorized`, `quota`, `rate_limited`, `overloaded`, `content_filter`, `http_<status>`, `provider`
-(an error inside an answer). The wording is matched because servers that call themselves compatible
-agree on no codes; what matches nothing stays `http_<status>`.
+Codes: `context_overflow`, `tools_unsupported`, `choice_unsupported`, `order_refused` (a message
+right after results), `model_not_found`, `unauthorized`, `quota`, `rate_limited`, `overloaded`,
+`content_filter`, `http_<status>`, `provider` (an error inside an answer). The wording is matched
+because servers that call themselves compatible agree on no codes; what matches nothing stays
+`http_<status>`.
 """
 
 from __future__ import annotations
@@ -60,8 +61,11 @@ _MODEL_NOT_FOUND = compile_lazily(
 )
 _UNAUTHORIZED = compile_lazily(r"api key not valid|API_KEY_INVALID", re.I)
 _QUOTA = compile_lazily(
-    r"insufficient_quota|quota exceeded|billing|insufficient balance|credit balance", re.I
+    r"insufficient_quota|quota exceeded|billing|insufficient balance|credit balance"
+    r"|usage limit (reached|exceeded)|reached your .{0,30}usage limit",
+    re.I,
 )
+_ORDER_REFUSED = compile_lazily(r"role .?user.? after role .?tool", re.I)
 _OVERLOADED = compile_lazily(r"overloaded_error|server_overloaded|overloaded", re.I)
 _RATE_LIMITED = compile_lazily(r"rate_limit", re.I)
 
@@ -178,7 +182,7 @@ def _classify(who: str, status: int, message: str, code: str, *, tools: bool) ->
         )
     if status != 429 and _MODEL_NOT_FOUND.search(searched):
         return ProviderError(shown, code="model_not_found", retryable=False)
-    about_tools = _classify_about_tools(shown, status, searched) if tools else None
+    about_tools = _classify_about_tools(shown, status, searched, offered=tools)
     if about_tools is not None:
         return about_tools
     if status == 429 or (not status and _RATE_LIMITED.search(code)):
@@ -192,7 +196,13 @@ def _classify(who: str, status: int, message: str, code: str, *, tools: bool) ->
     return ProviderError(shown, code=fallback, retryable=status in RETRY_STATUS)
 
 
-def _classify_about_tools(shown: str, status: int, searched: str) -> ProviderError | None:
+def _classify_about_tools(
+    shown: str, status: int, searched: str, *, offered: bool
+) -> ProviderError | None:
+    if _ORDER_REFUSED.search(searched):
+        return ProviderError(shown, code="order_refused", retryable=False)
+    if not offered:
+        return None
     if status != 429 and _TOOLS_UNSUPPORTED.search(searched):
         hint = (
             "the model can still call tools in text: `tool_mode: constrained` or `tool_mode: "

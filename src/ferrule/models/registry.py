@@ -358,10 +358,14 @@ PROVIDERS: dict[str, Provider] = {
         differences={
             "stream_usage": False,
             "short_call_ids": True,
+            "answers_results": True,
             "option_names": {"seed": "random_seed"},
             "thinking_switch": "effort",
         },
-        remark="refuses fields that it does not know; its call ids have nine characters",
+        remark=(
+            "refuses fields that it does not know, and a message right after results; its call "
+            "ids have nine characters"
+        ),
         telemetry_name="mistral_ai",
         also_called=("mistralai", "codestral"),
     ),

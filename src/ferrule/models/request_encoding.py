@@ -66,20 +66,31 @@ def fit_name(name: str) -> str:
     return _INVALID_IN_NAME.sub("_", name)[:64]
 
 
+RESULTS_READ = "[the results were read]"
+"""What a model is made to say where a server wants an answer after results."""
+
+
 class EncodedHistory:
     """A history as the elements of a JSON array, each message encoded once.
 
     `json` holds the elements with commas between them, `last_start` says where the last one begins,
     and `weight` is the sum of `weigh_message`. `system_message` is sent for the system text. Media
     of results follow the results of a turn as a user message: these protocols have no other place
-    for them. The history may only grow; one that got shorter is another conversation and is
-    encoded anew.
+    for them. With `answers_results` an answer of a few words stands between results and a user
+    message, for servers that refuse one right after the other. The history may only grow; one that
+    got shorter is another conversation and is encoded anew.
     """
 
     def __init__(
-        self, system: str, encode: Callable[[Message], bytes], system_message: bytes | None = None
+        self,
+        system: str,
+        encode: Callable[[Message], bytes],
+        system_message: bytes | None = None,
+        *,
+        answers_results: bool = False,
     ) -> None:
         self._encode = encode
+        self.answers_results = answers_results
         if system_message is None:
             system_message = encode_json_bytes({"role": "system", "content": system})
         self._start = system_message if system else b""
@@ -91,7 +102,13 @@ class EncodedHistory:
         self.last_start = len(self.json)
         self.weight = self._start_weight
         self._count = 0
+        self._ends_in_result = False
         self._media: list[MediaReference] = []
+
+    def answer_results(self) -> None:
+        """Encode the history anew, with an answer between results and a user message."""
+        self.answers_results = True
+        self._reset()
 
     def extend(self, history: Sequence[Message]) -> None:
         """Encode the messages that are new."""
@@ -109,6 +126,9 @@ class EncodedHistory:
         self._count = len(history)
 
     def _add(self, message: Message) -> None:
+        if self.answers_results and self._ends_in_result and isinstance(message, UserMessage):
+            self._add(AssistantMessage(RESULTS_READ))
+        self._ends_in_result = isinstance(message, ToolMessage)
         if self.json:
             self.json += b","
         self.last_start = len(self.json)

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_args, get_origin
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from ferrule.core.calls import ToolResult
 from ferrule.core.errors import ConfigError
@@ -201,15 +212,30 @@ class Context(Generic[DepsT]):
 
 
 def is_context(annotation: object) -> bool:
-    """Return whether a parameter's annotation is `Context`, with or without a type in brackets."""
+    """Return whether a parameter's annotation is `Context`.
+
+    It may have a type in brackets, be `Annotated`, or a union with None.
+    """
     if type(annotation) is type:
         # A class, by far the most common annotation, has no origin to look for.
         return annotation is Context
-    return annotation is Context or get_origin(annotation) is Context
+    bare = _find_bare_type(annotation)
+    return bare is Context or get_origin(bare) is Context
 
 
 def find_deps_type(annotation: object) -> Any:
     """Return the type of dependencies that a `Context[...]` asks for; Any if it asks for none."""
-    arguments = get_args(annotation)
+    arguments = get_args(_find_bare_type(annotation))
     wanted = arguments[0] if arguments else Any
     return Any if isinstance(wanted, TypeVar) or wanted is object else wanted
+
+
+def _find_bare_type(annotation: object) -> object:
+    """Return an annotation without `Annotated`, and without the None of a union."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _find_bare_type(get_args(annotation)[0])
+    if origin is Union or origin is UnionType:
+        others = [one for one in get_args(annotation) if one is not NoneType]
+        return _find_bare_type(others[0]) if len(others) == 1 else annotation
+    return annotation

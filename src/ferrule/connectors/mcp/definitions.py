@@ -19,7 +19,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from ferrule.connectors.bounded_schemas import make_arguments, make_output, nesting_depth
+from ferrule.connectors.bounded_schemas import (
+    drop_null_keywords,
+    make_arguments,
+    make_output,
+    nesting_depth,
+)
 from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.connectors.text_cleaning import clean_json, clean_text
 from ferrule.core.calls import encode_json
@@ -177,7 +182,8 @@ def read_manifest(
     """
     tools: dict[str, ToolDefinition] = {}
     left_out = ["it lists more pages of tools than are read"] if has_more_pages else []
-    for raw in listed:
+    for sent in listed:
+        raw = _drop_null_keywords(sent)
         name = clean_text(str(raw.get("name", "")))[:60]
         problem = _problem(raw)
         if not problem and str(raw["name"]) in tools:
@@ -206,6 +212,18 @@ def read_manifest(
         instructions=clean_text(instructions)[:MAX_INSTRUCTIONS],
         left_out=tuple(left_out),
     )
+
+
+def _drop_null_keywords(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a definition whose schemas have no keywords that are null."""
+    if nesting_depth(dict(raw), _MAX_DEPTH) > _MAX_DEPTH:
+        return raw  # which is left out
+    schemas = {
+        key: drop_null_keywords(raw[key])
+        for key in ("inputSchema", "outputSchema")
+        if isinstance(raw.get(key), Mapping)
+    }
+    return {**raw, **schemas}
 
 
 def _problem(raw: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ from typing import Any, Literal, TypeVar
 from ferrule.connectors.json_values import list_or_empty
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import FerruleError, ToolFailed, ToolSignal
+from ferrule.core.extras import name_missing_extra
 from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.engine.telemetry.telemetry import Telemetry
@@ -549,8 +550,9 @@ def _ignore_note(sentence: str) -> None:
 
 def _import_library() -> None:
     """Import the protocol library, which takes seconds: in a thread, so that nothing else waits."""
-    for name in ("mcp.client.session", "mcp.client.streamable_http"):
-        import_module(name)
+    with name_missing_extra():
+        for name in ("mcp.client.session", "mcp.client.streamable_http"):
+            import_module(name)
 
 
 def _describe_error(error: BaseException, server: McpServer) -> str:

@@ -172,7 +172,9 @@ class AnyExchange:
         self._options = options
         self._names = ToolNames(tools)
         self._tools: list[Any] = parse_json(encode_tools(tools)) if tools else []
-        self._encoded_history = EncodedHistory(system, self._encode_message)
+        self._encoded_history = EncodedHistory(
+            system, self._encode_message, answers_results=client.provider == "mistral"
+        )
 
     async def ask(
         self,

@@ -154,7 +154,12 @@ class ChatExchange:
         if self._cache_mark:
             block = f'{{"type":"text","text":{quote(system)}{self._cache_mark}}}'
             system_message = encode_utf8(f'{{"role":"system","content":[{block}]}}')
-        self._encoded_history = EncodedHistory(system, self._encode_message, system_message)
+        self._encoded_history = EncodedHistory(
+            system,
+            self._encode_message,
+            system_message,
+            answers_results=client.differences.answers_results,
+        )
         self._uploads: MediaUploads | None = open_uploads(client, "chat completions", options)
 
     async def ask(
@@ -170,7 +175,7 @@ class ChatExchange:
             self._encoded_history.extend(())
         self._encoded_history.extend(history)
         try:
-            answer = await self._send(tools, schema, sink)
+            answer = await self._send_in_order(history, tools, schema, sink)
         except ProviderError as error:
             if error.code != "choice_unsupported" or tools:
                 raise
@@ -184,6 +189,24 @@ class ChatExchange:
         self._encoded_history.extend(history)
         offered = self._tools if tools or self._supports_tool_choice else b""
         return self._request_body(offered, tools, None, streamed=False)
+
+    async def _send_in_order(
+        self,
+        history: Sequence[Message],
+        tools: bool,
+        schema: Mapping[str, Any] | None,
+        sink: Sink | None,
+    ) -> ModelAnswered:
+        try:
+            return await self._send(tools, schema, sink)
+        except ProviderError as error:
+            if error.code != "order_refused" or self._encoded_history.answers_results:
+                raise
+        reason = "the server refuses a message right after results: an answer is put between them"
+        choose_notice(sink, self.notices)("fallback", reason)
+        self._encoded_history.answer_results()
+        self._encoded_history.extend(history)
+        return await self._send(tools, schema, sink)
 
     async def _without_tools(
         self, schema: Mapping[str, Any] | None, sink: Sink | None, reason: str

@@ -23,6 +23,8 @@ class ChatDifferences:
             question and say it unasked.
         short_call_ids: Whether call ids are sent as nine letters and digits; some servers refuse
             others.
+        answers_results: Whether results must be followed by an answer: a user message right after
+            them is refused.
         option_names: What the server calls options, where it has names of its own, by the fields
             of `ModelOptions`.
         thinking_switch: How reasoning is switched on and off without a level: `template` (an
@@ -35,6 +37,7 @@ class ChatDifferences:
     like_openai: bool = False
     stream_usage: bool = True
     short_call_ids: bool = False
+    answers_results: bool = False
     option_names: Mapping[str, str] = field(default_factory=dict[str, str])
     thinking_switch: ThinkingSwitch = "template"
     asks_props: bool = True

@@ -380,13 +380,16 @@ async def test_another_message_fails_the_call_that_the_client_did_not_run(
         last = [one.text for one in history if isinstance(one, UserMessage | ToolMessage)]
         return says(" / ".join(last[-2:]))
 
-    agent = make_agent(calls(("pick_colour", {"hint": "warm"}, "c1")), use)
+    agent = make_agent(calls(("pick_colour", {"hint": "warm"}, "c1")), use, says("third"))
     async with serving(agent) as client_of:
         ada = client_of("ada", tools=[PICK])
         await ada.say("Paint it.")
         events = await ada.say("Never mind.")
+        later = await ada.say("Third.")
     assert "went on without" in text_of(events) and "Never mind." in text_of(events)
     assert "cancelled" in results_of(events)["c1"]
+    assert text_of(later) == "third" and not results_of(later)
+    assert [one["role"] for one in ada.messages].count("tool") == 1
 
 
 async def test_a_tool_of_the_client_cannot_take_the_place_of_one_of_the_agents(

@@ -127,8 +127,14 @@ class SchemaConverter:
             return {**target, **own_description}
         converted = self._description(given)
         for key in _COPIED_KEYWORDS:
-            if key in given and _is_plain(given[key]):
-                converted[key] = given[key]
+            plain = given.get(key)
+            # A keyword without a value, as YAML allows it, is null: it says nothing.
+            says = plain is not None or (key == "const" and key in given)
+            if says and _is_plain(plain):
+                converted[key] = plain
+        if isinstance(converted.get("type"), list):
+            # In YAML, `null` without quotes is no text.
+            converted["type"] = ["null" if one is None else one for one in converted["type"]]
         enum = given.get("enum")
         if isinstance(enum, list):
             values = list_or_empty(enum)
