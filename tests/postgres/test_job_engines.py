@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -443,3 +446,37 @@ def test_names_that_are_long_in_any_script_reach_an_engine_that_bounds_them() ->
         engine = open_engine(server.engine, EngineOptions(""))
         with kept_by_process():
             ask_engine(engine.submit([Ticket(longest, "talk", longest, 0)]))
+
+
+LEAVING_AGENT = """
+import os, sys, threading
+from ferrule import Agent, Scripted, Storage
+from ferrule.testing import says
+
+class AbortsTheInterpretersEnd:
+    # In place of a native thread that asks for the interpreter while that ends.
+    def __del__(self, abort=os.abort):
+        abort()
+
+def make(job, journal):
+    sys.left = AbortsTheInterpretersEnd()
+    threading.Thread(target=threading.Event().wait).start()
+    storage = Storage(journal=journal, tenant=job.tenant, user=job.user)
+    return Agent(Scripted([says("done")]), storage=storage)
+"""
+
+
+def test_the_worker_command_ends_well_whatever_threads_its_libraries_leave(
+    url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "leaving.py").write_text(LEAVING_AGENT)
+    command = [sys.executable, "-c", "from ferrule.cli.entry import main; main()", "worker"]
+    command += ["--database", url, "--agent", "leaving:make"]
+    with Jobs(url) as jobs, subprocess.Popen(command, cwd=tmp_path) as worker:
+        try:
+            job = jobs.submit(Job("end well", tenant="acme"))
+            assert jobs.outcome(job.run)["text"] == "done"
+            worker.terminate()
+            assert worker.wait(timeout=SECONDS) == 0
+        finally:
+            worker.kill()
