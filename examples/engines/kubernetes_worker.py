@@ -14,7 +14,7 @@ import threading
 import time
 from importlib import import_module
 
-from ferrule.jobs import Jobs, QueueError, Worker
+from ferrule.jobs import Jobs, QueueError, Worker, end_process
 
 IDLE_SECONDS = float(os.environ.get("IDLE_SECONDS", "10"))
 
@@ -43,3 +43,4 @@ if __name__ == "__main__":
     watching = threading.Thread(target=stop_when_idle, args=(worker, database, engine), daemon=True)
     watching.start()
     worker.run()
+    end_process()

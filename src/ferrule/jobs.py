@@ -17,6 +17,7 @@ from .engine.distributed.job import Job
 from .engine.distributed.jobs import Jobs, UnknownJob
 from .engine.distributed.outcomes import JobFigures, JobState, QueueError
 from .engine.distributed.worker import Worker, WorkerTimes
+from .tools.process_resources import end_process
 
 __all__ = [
     "Do",
@@ -35,5 +36,6 @@ __all__ = [
     "WithdrawingEngine",
     "Worker",
     "WorkerTimes",
+    "end_process",
     "report_jobs",
 ]

@@ -25,6 +25,7 @@ from ferrule.storage.journal.protocols import Journal
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.outcome_probe import NOT_HAPPENED, ProbeResult, report_effect
+from ferrule.tools.process_resources import end_process
 
 DATABASE = os.environ["SCALE_DATABASE"]
 LOOK = 0.05
@@ -124,3 +125,4 @@ if __name__ == "__main__":
         times=WorkerTimes(lost_after=3, grace=float(sys.argv[1])),
         journal=PostgresJournal(DATABASE, lease_seconds=2),
     ).run()
+    end_process()

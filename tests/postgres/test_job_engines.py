@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster import Cluster
 from engine_servers import serve
+from faulty import Faulty
 
 pytest.importorskip("procrastinate", reason="needs the extra `scale`")
 
@@ -443,3 +448,84 @@ def test_names_that_are_long_in_any_script_reach_an_engine_that_bounds_them() ->
         engine = open_engine(server.engine, EngineOptions(""))
         with kept_by_process():
             ask_engine(engine.submit([Ticket(longest, "talk", longest, 0)]))
+
+
+LEAVING_AGENT = """
+import os, sys, threading
+from ferrule import Agent, Scripted, Storage
+from ferrule.testing import says
+
+class AbortsTheInterpretersEnd:
+    # In place of a native thread that asks for the interpreter while that ends.
+    def __del__(self, abort=os.abort):
+        abort()
+
+def make(job, journal):
+    sys.left = AbortsTheInterpretersEnd()
+    threading.Thread(target=threading.Event().wait).start()
+    storage = Storage(journal=journal, tenant=job.tenant, user=job.user)
+    return Agent(Scripted([says("done")]), storage=storage)
+"""
+
+
+def test_the_worker_command_ends_well_whatever_threads_its_libraries_leave(
+    url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "leaving.py").write_text(LEAVING_AGENT)
+    command = [sys.executable, "-c", "from ferrule.cli.entry import main; main()", "worker"]
+    command += ["--database", url, "--agent", "leaving:make"]
+    with Jobs(url) as jobs, subprocess.Popen(command, cwd=tmp_path) as worker:
+        try:
+            job = jobs.submit(Job("end well", tenant="acme"))
+            assert jobs.outcome(job.run)["text"] == "done"
+            worker.terminate()
+            assert worker.wait(timeout=SECONDS) == 0
+        finally:
+            worker.kill()
+
+
+@pytest.mark.parametrize("name", ["procrastinate", "pgqueuer"])
+def test_a_worker_whose_connections_fall_silent_gives_them_up_and_goes_on(
+    url: str, faulty: Faulty, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    pytest.importorskip(name)
+    monkeypatch.setattr(f"ferrule.job_engines.{name}.SILENT_SECONDS", 1.0)
+    through = url.replace(str(cluster.folder), faulty.dsn.split()[0].removeprefix("host="))
+    engine = open_engine(name, EngineOptions(through, lost_after=LOST_AFTER))
+    direct = open_engine(name, EngineOptions(url, lost_after=LOST_AFTER))
+    ask_engine(direct.prepare())
+    ask_engine(direct.submit([ONE]))
+    done: list[str] = []
+    begun = [asyncio.Event(), asyncio.Event()]
+
+    async def do(run: str) -> None:
+        done.append(run)
+        begun[done.index(run)].set()
+
+    async def work(stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            # As a worker does.
+            with suppress(Exception):
+                await engine.work(do, concurrency=2, stop=stop)
+
+    async def whole() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        stop = asyncio.Event()
+        async with asyncio.timeout(SECONDS):
+            working = asyncio.create_task(work(stop))
+            await begun[0].wait()
+            faulty.stalled.set()
+            await asyncio.to_thread(direct_submit)
+            assert await asyncio.to_thread(faulty.given_up.wait, SECONDS)
+            faulty.stalled.clear()
+            await begun[1].wait()
+            stop.set()
+            await working
+
+    def direct_submit() -> None:
+        ask_engine(direct.submit([TWO]))
+
+    asyncio.run(whole())
+    for each in (engine, direct):
+        each.close()
+    assert done[-1] == "run-2"

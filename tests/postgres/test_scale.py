@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ferrule.cli.exit_codes import run as ferrule
 from ferrule.core.errors import ConfigError, SessionNotFound
 from ferrule.core.events import (
     CallProbed,
+    CallStarted,
     JournalRecord,
     ModelAnswered,
     RunFinished,
@@ -94,6 +96,7 @@ class Fleet:
         """Ask all workers to stop, and wait until they have."""
         alive = [worker for worker in self.workers if worker.poll() is None]
         for worker in alive:
+            self.until(partial(catches_sigterm, worker.pid), "a worker that can be asked to stop")
             worker.terminate()
         assert [worker.wait(timeout=SECONDS) for worker in alive] == [0] * len(alive)
 
@@ -141,6 +144,12 @@ class Fleet:
             worker.wait(timeout=SECONDS)
         self.jobs.close()
         self.journal.close()
+
+
+def catches_sigterm(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = next(line for line in status.splitlines() if line.startswith("SigCgt:")).split()[1]
+    return bool(int(mask, 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def keep_open(engine: str) -> AbstractContextManager[None]:
@@ -347,6 +356,23 @@ def test_what_a_killed_worker_had_begun_is_finished_by_another_and_done_once(fle
         == 1
     )
     assert answered_once(records)
+
+
+def test_a_job_that_is_cancelled_while_its_worker_is_dead_makes_no_call_any_more(
+    fleet: Fleet,
+) -> None:
+    fleet.need(1)
+    job = fleet.jobs.submit(Job("hold bygone", tenant="bygone"))
+    dead = fleet.attempt("bygone")
+    fleet.worker(dead).kill()
+    fleet.worker(dead).wait(timeout=SECONDS)
+    fleet.jobs.cancel(job.run)
+    fleet.need(1)
+    assert fleet.jobs.outcome(job.run)["stop"] == "cancelled"
+    records = fleet.records(job.session)
+    assert [end.stop for end in of(records, RunFinished)] == ["cancelled"]
+    assert len(of(records, CallStarted)) == len(of(records, ModelAnswered)) == 1
+    assert fleet.sql("SELECT pid FROM attempts WHERE gate = 'bygone'") == [(dead,)]
 
 
 def test_a_frozen_worker_that_goes_on_writes_nothing_any_more(fleet: Fleet) -> None:

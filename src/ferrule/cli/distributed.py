@@ -23,6 +23,7 @@ with lazy_imports():
     from ferrule.engine.distributed import jobs as job_queue
     from ferrule.engine.distributed import worker as workers
     from ferrule.runtime import assemble
+    from ferrule.tools import process_resources
 
 if TYPE_CHECKING:
     from ferrule.engine.agent import Agent
@@ -80,7 +81,7 @@ def worker(
     per_tenant: int | None,
     factory: str | None,
     workspaces: Path | None,
-) -> int:
+) -> None:
     """Run jobs until stopped, and take over jobs of workers that died.
 
     Without --agent a job runs with the agent that `ferrule run` would make in the job's workspace
@@ -103,7 +104,7 @@ def worker(
         f"worker {job_worker.name}: up to {concurrency} jobs at once; Ctrl-C stops it", err=True
     )
     job_worker.run()
-    return 0
+    process_resources.end_process()
 
 
 def _load_factory(name: str) -> MakeAgent:

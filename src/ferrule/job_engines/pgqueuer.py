@@ -31,7 +31,7 @@ from ferrule.engine.distributed.engines import (
 )
 
 from .coroutines import call_when, run_with
-from .tables import make_tables
+from .tables import SILENT_SECONDS, make_tables
 
 asyncpg: Any = untyped_asyncpg
 ENTRYPOINT = "ferrule"
@@ -70,7 +70,11 @@ class PgQueuerEngine(Engine):
 
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
         connecting = asyncpg.create_pool(
-            self._database, min_size=2, max_size=3, reset=_leave_as_it_is
+            self._database,
+            min_size=2,
+            max_size=3,
+            reset=_leave_as_it_is,
+            command_timeout=SILENT_SECONDS,
         )
         async with connecting as pool:
             manager = QueueManager(Queries(AsyncpgPoolDriver(pool)))

@@ -19,18 +19,26 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import JobDeferrer
 from procrastinate.schema import SchemaManager
 from procrastinate.worker import Worker
+from psycopg.abc import RV, PQGen
 from psycopg_pool import AsyncConnectionPool
 
 from ferrule.engine.distributed.engines import RETRY_SECONDS, Do, EngineOptions, Ticket, reach
 
 from .coroutines import call_when, repeat, run_with
-from .tables import CONNECTING, make_tables
+from .tables import CONNECTING, SILENT_SECONDS, make_tables
 
 QUEUE, TASK = "ferrule", "ferrule.run"
 WHOSE = "the jobs of Procrastinate"
 POLL_SECONDS = {False: 30.0, True: 5.0}
 """Without and behind a pooler, where nothing can be announced."""
 _WAKE = f"""SELECT pg_notify('procrastinate_queue_v1#{QUEUE}', '{{"type": "job_inserted"}}')"""
+
+
+class _BoundedConnection(psycopg.AsyncConnection[Any]):
+    """A connection whose statements fail if they are not answered."""
+
+    async def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
+        return await super().wait(gen, interval, SILENT_SECONDS if timeout is None else timeout)
 
 
 class ProcrastinateEngine:
@@ -61,7 +69,12 @@ class ProcrastinateEngine:
         is_pooled = self._options.is_pooled
         # No connection is checked before its use: that would double what an idle worker asks.
         pool = AsyncConnectionPool(
-            min_size=1, max_size=4, configure=_commit_each, open=False, **self._connecting
+            connection_class=_BoundedConnection,
+            min_size=1,
+            max_size=4,
+            configure=_commit_each,
+            open=False,
+            **self._connecting,
         )
         async with pool, App(connector=PsycopgConnector()).open_async(pool) as app:
 

@@ -12,6 +12,10 @@ from ferrule.storage.journal.postgres_connection import KEEPALIVES
 
 CONNECTING: dict[str, Any] = {"prepare_threshold": None, "connect_timeout": 10, **KEEPALIVES}
 """For psycopg: a pooler may stand before the database, so nothing is prepared."""
+SILENT_SECONDS = 30.0
+"""Seconds that a statement of a worker may be unanswered: what stands before a server that is gone
+may still answer keepalives.
+"""
 _LOCK = "SELECT pg_advisory_xact_lock(1178948178)"
 
 

@@ -64,6 +64,7 @@ async def run_job(
     *,
     end: JobEnd | None = None,
     is_new: bool = False,
+    is_cancelled: bool = False,
 ) -> dict[str, Any]:
     """Run a job to its end, or find that it has ended, and return its outcome (`build_outcome`).
 
@@ -76,6 +77,7 @@ async def run_job(
         turns: The turns of jobs of one session.
         end: Whoever writes the outcome with the end of the run notes it here.
         is_new: Whether the journal was asked just now, and has no such session.
+        is_cancelled: Whether somebody wants it cancelled: then its run is only ended.
 
     Raises:
         FerruleError: The run could not be started or continued.
@@ -89,7 +91,7 @@ async def run_job(
                     found = await run_blocking(partial(read_end, journal, job))
                     if found is not None and found.outcome is not None:
                         return found.outcome
-                await _continue(job, make(job, journal), found)
+                await _continue(job, partial(make, job, journal), found, is_cancelled=is_cancelled)
             except JournalError as error:
                 was_opened_meanwhile = found is None and error.code == "journal_conflict"
                 if not (was_opened_meanwhile or error.code in TRANSIENT_ERRORS) or _is_cancelled():
@@ -129,12 +131,22 @@ def read_end(journal: Journal, job: Job) -> JobEnd | None:
     return end
 
 
-async def _continue(job: Job, agent: Agent[Any, Any], found: JobEnd | None) -> None:
+async def _continue(
+    job: Job, make: Callable[[], Agent[Any, Any]], found: JobEnd | None, *, is_cancelled: bool
+) -> None:
     """Work a run, as far as it was found, until it ends."""
+    has_begun = found is not None and found.has_begun
+    if is_cancelled and not has_begun:
+        raise asyncio.CancelledError
+    agent = make()
     try:
         session = agent.open_session(job.session) if found is None else agent.resume(job.session)
         try:
-            if found is not None and found.has_begun:
+            if has_begun:
+                task = asyncio.current_task()
+                if is_cancelled and task is not None:
+                    # Now that its session may be written: the run is settled, and ends so.
+                    task.cancel()
                 await session.resume(WORKER_LOST)
                 return
             if found is not None:

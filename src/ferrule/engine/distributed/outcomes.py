@@ -72,7 +72,10 @@ WHERE NOT handed AND ended IS NULL
 ORDER BY no LIMIT 1000
 """
 """Bounded, because a statement that takes too long would hand in nothing either."""
-_BEGIN = "SELECT {s}.begin_job(%s, %s, %s, %s, %s)"
+_BEGIN = """
+SELECT {s}.begin_job(%s, %s, %s, %s, %s),
+    EXISTS (SELECT FROM {s}.outcomes WHERE run = %s AND cancelled)
+"""
 _END = """
 WITH done AS (
     UPDATE {s}.outcomes SET stop = %s, outcome = %s::json, ended = clock_timestamp()
@@ -181,6 +184,7 @@ class Beginning:
         schedule: The name of the schedule that it comes from.
         is_known: Whether its session is in the journal.
         is_held: Whether some process may write its session now.
+        is_cancelled: Whether somebody wants it cancelled.
     """
 
     answer: str
@@ -193,6 +197,7 @@ class Beginning:
     schedule: str | None = None
     is_known: bool = True
     is_held: bool = False
+    is_cancelled: bool = False
 
 
 @frozen
@@ -286,13 +291,13 @@ class OutcomeTable:
             per_tenant: How many jobs of a tenant may be worked at once anywhere.
             is_again: Whether this worker tries again: that is no further attempt.
         """
-        values = (run, worker, VERSION, per_tenant, is_again)
-        found = self._run(_BEGIN, values, f"beginning `{run}`")[0][0]
+        values = (run, worker, VERSION, per_tenant, is_again, run)
+        found, is_cancelled = self._run(_BEGIN, values, f"beginning `{run}`")[0]
         if found["answer"] == "ended":
             return Beginning("ended")
         named = {name: found.pop(name) for name in ("session", "tenant", "priority", "as_of")}
         if found["answer"] == "begin":
-            return Beginning(**found)
+            return Beginning(**found, is_cancelled=is_cancelled)
         ticket = Ticket(run, **named)
         return Beginning(found["answer"], ticket, found["ahead"], found["blocked"])
 

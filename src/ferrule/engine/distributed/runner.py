@@ -219,8 +219,15 @@ class Runner:
             detail = f"given up: {MAX_WORKERS} workers ended while they worked it"
             return build_outcome(job, "failed", code="job_given_up", detail=detail)
         end = self._ends[job.run] = JobEnd(job)
-        is_new = not beginning.is_known
-        work = run_job(job, self._journal, self._make, self._turns, end=end, is_new=is_new)
+        work = run_job(
+            job,
+            self._journal,
+            self._make,
+            self._turns,
+            end=end,
+            is_new=not beginning.is_known,
+            is_cancelled=beginning.is_cancelled,
+        )
         running = self._running[job.run] = asyncio.create_task(work)
         try:
             await asyncio.wait([running])

@@ -121,7 +121,7 @@ class Worker:
         self._stopped: asyncio.Event | None = None
 
     def run(self) -> None:
-        """Work until `stop`, or SIGTERM or SIGINT.
+        """Work until `stop`, or SIGTERM or SIGINT. End its program with `end_process`.
 
         Raises ConfigError or EngineExtraMissing if an extra is missing, and at the start QueueError
         and EngineUnreachable; later the database and the engine may disappear and come back.
