@@ -2,5 +2,5 @@
 
 One module each: `procrastinate` (the default) and `pgqueuer`, both in the database of the journal,
 and `temporal` and `restate`, on servers of their own. `coroutines` has what runs beside their
-libraries, `tables` makes what they need in the database.
+libraries, `database` the tables and connections of those in the database.
 """

@@ -31,7 +31,7 @@ from ferrule.engine.distributed.engines import (
 )
 
 from .coroutines import call_when, run_with
-from .tables import SILENT_SECONDS, make_tables
+from .database import SILENT_SECONDS, make_tables
 
 asyncpg: Any = untyped_asyncpg
 ENTRYPOINT = "ferrule"

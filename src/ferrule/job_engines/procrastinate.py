@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
 
 import psycopg
 from procrastinate import App, PsycopgConnector, RetryStrategy, SyncPsycopgConnector
@@ -19,13 +18,11 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import JobDeferrer
 from procrastinate.schema import SchemaManager
 from procrastinate.worker import Worker
-from psycopg.abc import RV, PQGen
-from psycopg_pool import AsyncConnectionPool
 
 from ferrule.engine.distributed.engines import RETRY_SECONDS, Do, EngineOptions, Ticket, reach
 
 from .coroutines import call_when, repeat, run_with
-from .tables import CONNECTING, SILENT_SECONDS, make_tables
+from .database import CONNECTING, make_pool, make_tables
 
 QUEUE, TASK = "ferrule", "ferrule.run"
 WHOSE = "the jobs of Procrastinate"
@@ -34,20 +31,14 @@ POLL_SECONDS = {False: 30.0, True: 5.0}
 _WAKE = f"""SELECT pg_notify('procrastinate_queue_v1#{QUEUE}', '{{"type": "job_inserted"}}')"""
 
 
-class _BoundedConnection(psycopg.AsyncConnection[Any]):
-    """A connection whose statements fail if they are not answered."""
-
-    async def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
-        return await super().wait(gen, interval, SILENT_SECONDS if timeout is None else timeout)
-
-
 class ProcrastinateEngine:
     """The engine of one database."""
 
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
-        self._connecting: dict[str, Any] = {"conninfo": options.database, "kwargs": CONNECTING}
-        connector = SyncPsycopgConnector(min_size=1, max_size=1, timeout=10, **self._connecting)
+        connector = SyncPsycopgConnector(
+            conninfo=options.database, kwargs=CONNECTING, min_size=1, max_size=1, timeout=10
+        )
         self._submitting = App(connector=connector)
 
     async def prepare(self) -> None:
@@ -67,15 +58,7 @@ class ProcrastinateEngine:
     async def work(self, do: Do, *, concurrency: int, stop: asyncio.Event) -> None:
         every = self._options.lost_after
         is_pooled = self._options.is_pooled
-        # No connection is checked before its use: that would double what an idle worker asks.
-        pool = AsyncConnectionPool(
-            connection_class=_BoundedConnection,
-            min_size=1,
-            max_size=4,
-            configure=_commit_each,
-            open=False,
-            **self._connecting,
-        )
+        pool = make_pool(self._options.database)
         async with pool, App(connector=PsycopgConnector()).open_async(pool) as app:
 
             @app.task(name=TASK, queue=QUEUE, retry=RetryStrategy(wait=RETRY_SECONDS))
@@ -112,10 +95,6 @@ async def _rescue(app: App, every: float) -> None:
     for job in await app.job_manager.get_stalled_jobs(queue=QUEUE, seconds_since_heartbeat=every):
         await app.job_manager.retry_job(job)
         await app.connector.execute_query_async(_WAKE)
-
-
-async def _commit_each(connection: psycopg.AsyncConnection[Any]) -> None:
-    await connection.set_autocommit(True)
 
 
 def _configure(app: App, ticket: Ticket) -> JobDeferrer:
