@@ -290,6 +290,26 @@ async def test_no_key_runs_a_command_of_which_a_part_was_on_no_screen(
         assert all(page.count("\n") < height for page in read.pages)
 
 
+async def test_long_answers_leave_fewer_rows_for_what_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(permission_prompt, "count_screen_rows", lambda: 34)
+    monkeypatch.setattr(terminal, "count_columns_of_screen", lambda: 40)
+    long = "Edit(//home/ada/projects/shop/src/checkout/**)"
+    offers = [
+        GrantOffer("once", ""),
+        *[GrantOffer("session", f"{long[:-1]}{n})") for n in range(4)],
+    ]
+    preview = "\n".join(f"echo {number}" for number in range(60))
+    made = replace(
+        request(preview=preview, arguments=json.dumps({"command": preview}), offers=tuple(offers)),
+        tool=execute,
+    )
+    read = Reading(["1"] * 60, capsys)
+    assert (await asked(made, read)).choice == "once"
+    assert len(read.pages) > 3 and all(page.count("\n") < 34 for page in read.pages)
+
+
 async def test_a_no_needs_no_page(capsys: pytest.CaptureFixture[str]) -> None:
     preview = "\n".join(map(str, range(500)))
     for typed in ("4", "no, never"):
