@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
-from collections.abc import Awaitable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ferrule.cli.permission_prompt import TerminalApprover
@@ -40,6 +39,7 @@ from .pictures import is_medium, show_picture
 from .prompt import ChatPrompt, wait_forever
 from .slash_commands import COMMANDS, complete_argument, next_mode
 from .status import SEPARATOR
+from .typed_ahead import take_typed_lines, without_echo
 
 with lazy_imports():
     from ferrule.cli.setup import dialogue
@@ -65,12 +65,19 @@ async def run_chat(options: dict[str, Any]) -> int:
         options["model"] = find_session_model(session_id)
     if not options.get("model"):
         await dialogue.offer_setup(options)
+    with without_echo():
+        return await _run_conversation(options, session_id, take_typed_lines())
+
+
+async def _run_conversation(options: dict[str, Any], session_id: str | None, typed: str) -> int:
+    """Run the chat with keys that were typed before it. Return the exit code."""
     terminal = ChatTerminal(quiet=bool(options.get("quiet")), plain=bool(options.get("plain")))
     assembly = assemble_at_terminal(options, interruptible=True, terminal=terminal)
     if options.get("continued"):
         session_id = _find_last_session(assembly)
     chat = Chat(assembly, assembly.open_session(session_id))
     prompt = _make_prompt(chat, terminal)
+    prompt.press_keys(typed)
     chat.choose = lambda title, options: _choose(chat, prompt, title, options)
     chat.ask = lambda text: _read_answer(chat, prompt, text)
     chat.wake = prompt.wake
@@ -370,30 +377,6 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
         chat.stop_turn = None
         chat.status.end()
         loop.remove_signal_handler(signal.SIGINT)
-
-
-@contextmanager
-def without_echo() -> Generator[None]:
-    """Do not show keys while something runs: they would be drawn into its output.
-
-    They are not lost: the next prompt gets them as they were pressed, Enter and the keys that
-    correct what was typed among them.
-    """
-    import termios
-
-    try:
-        before = termios.tcgetattr(sys.stdin.fileno())
-    except (termios.error, OSError, ValueError):
-        yield
-        return
-    silent = [*before]
-    silent[0] &= ~termios.ICRNL
-    silent[3] &= ~(termios.ECHO | termios.ICANON)
-    termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, silent)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
 
 
 def format_history(records: Iterable[JournalRecord]) -> list[str]:
