@@ -108,11 +108,13 @@ SCHEMAS: st.SearchStrategy[Any] = st.recursive(
 
 
 def list_words(value: Any) -> set[str]:
-    if isinstance(value, dict):
-        return set[str]().union(*(list_words(key) | list_words(one) for key, one in value.items()))
-    if isinstance(value, list):
-        return set[str]().union(*map(list_words, value))
-    return set(value.split())
+    if isinstance(value, str):
+        return set(value.split())
+    pairs: Any = value.items() if isinstance(value, dict) else enumerate(value)
+    found: set[str] = set()
+    for key, one in pairs:
+        found |= list_words(str(key) if isinstance(value, dict) else "") | list_words(one)
+    return found
 
 
 @given(schema=SCHEMAS, title=TEXTS)

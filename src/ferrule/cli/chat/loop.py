@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ferrule.cli.permission_prompt import TerminalApprover
@@ -37,7 +38,13 @@ from .file_references import find_references, looks_like_path, possible_paths
 from .hot_reload import ChatReloader
 from .pictures import is_medium, show_picture
 from .prompt import ChatPrompt, wait_forever
-from .slash_commands import COMMANDS, complete_argument, next_mode
+from .slash_commands import (
+    COMMANDS,
+    complete_argument,
+    describe_hidden_skills,
+    find_commands,
+    next_mode,
+)
 from .status import SEPARATOR
 from .typed_ahead import take_typed_lines, without_echo
 
@@ -171,8 +178,8 @@ def _make_prompt(chat: Chat, terminal: ChatTerminal) -> ChatPrompt:
         return SEPARATOR.join([chat.session.model, *chat.status.describe_parts()])
 
     return ChatPrompt(
-        commands=lambda: {name: command.help for name, command in COMMANDS.items()},
-        complete=complete_argument,
+        commands=lambda: {name: command.help for name, command in find_commands(chat).items()},
+        complete=partial(complete_argument, chat),
         list_folder=lambda folder: _list_folder(chat, folder),
         status=describe_state,
         next_mode=lambda: chat.session.set_mode(next_mode(chat.session.mode)),
@@ -224,6 +231,8 @@ def _greet(chat: Chat) -> None:
     root = agent.workspace.root if agent.workspace else "no folder"
     talk(f"ferrule · {agent.model} · {root} · mode {agent.gate.mode}", style="bold")
     talk("/help for commands and keys, Ctrl-D to leave", style="dim")
+    if hidden := describe_hidden_skills(chat):
+        talk(f"! {hidden}", style="yellow")
 
 
 async def _continue_session(chat: Chat) -> None:
@@ -256,9 +265,10 @@ async def _handle_line(chat: Chat, line: str, reloader: ChatReloader) -> bool:
     rest = "".join(following)
     if name in ("exit", "quit"):
         return False
-    command = COMMANDS.get(name)
+    commands_here = find_commands(chat)
+    command = commands_here.get(name)
     if command is None:
-        commands = [f"/{one}" for one in COMMANDS]
+        commands = [f"/{one}" for one in commands_here]
         suggestion = suggest_names(f"/{name}", commands, "`/help` lists the commands", cutoff=0.5)
         chat.assembly.terminal.write_message(f"there is no command `/{name}`; {suggestion}")
         return True
