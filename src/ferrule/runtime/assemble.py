@@ -410,12 +410,6 @@ def open_journal_file() -> SqliteJournal:
     return opened
 
 
-def find_session_model(session: str) -> str:
-    """Return the name of the model that a session used last."""
-    with open_journal() as store:
-        return store.find(session).model
-
-
 def _collect_settings(options: dict[str, Any]) -> dict[str, Any]:
     """Return the settings among the options, by key. An unset option is None or an empty tuple."""
     given: dict[str, Any] = {}

@@ -20,8 +20,9 @@ from ferrule.core.limits import GO_ON
 from ferrule.core.media import Content, Media
 from ferrule.core.similar_names import suggest_names
 from ferrule.models.prices import find_price
-from ferrule.runtime.assemble import current_user, find_session_model
+from ferrule.runtime.assemble import current_user
 from ferrule.runtime.lazy_imports import lazy_imports
+from ferrule.runtime.resumed_sessions import find_session_model
 from ferrule.storage.export.steps import (
     AnswerStep,
     CallStep,
