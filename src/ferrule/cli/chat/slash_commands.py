@@ -333,7 +333,9 @@ COMMANDS: dict[str, SlashCommand] = {
     ),
     "mode": SlashCommand("[MODE]", "show or set how much is allowed without asking", _set_mode),
     "permissions": SlashCommand(
-        "", "show the mode and the rules that hold", conversations.show_permissions
+        "[forget RULE]",
+        "show the mode and the rules that hold, or withdraw a grant",
+        conversations.show_permissions,
     ),
     "skill": SlashCommand(
         "NAME [ARGUMENTS]",
@@ -360,6 +362,9 @@ def complete_argument(chat: Chat, command: str, beginning: str) -> list[str]:
         values = MODES
     elif command == "skill":
         values = [skill.name for skill in _list_skills(chat)]
+    elif command == "permissions":
+        granted = [rule.text for rule in chat.session.approvals.rules if rule.list == "allow"]
+        values = [f"forget {text}" for text in granted]
     return [value for value in values if value.startswith(beginning)]
 
 
