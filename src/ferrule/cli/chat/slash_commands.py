@@ -41,7 +41,7 @@ KEYS = (
     ("Ctrl-C", "stop the call, and pressed again the turn; twice at the prompt: leave"),
 )
 """What can be typed besides commands, and what it does."""
-_HEAD_WIDTH = 24
+_HEAD_WIDTH = 26
 """Columns of what is typed, in the list of commands and keys."""
 MAX_HELP = 80
 """Characters of a skill's description in the list of commands."""
