@@ -153,7 +153,7 @@ class TerminalApprover:
         self, offered: list[AnswerKey], request: ApprovalRequest, unseen: list[Page]
     ) -> None:
         if unseen:
-            self._terminal.draw_frame(SIDE, [_say_what_is_left(sum(map(len, unseen)))])
+            self._terminal.draw_frame(SIDE, [_describe_rest(sum(map(len, unseen)))])
         self._terminal.draw_frame(SIDE, _answers(offered, request))
 
 
@@ -163,7 +163,7 @@ def _head(request: ApprovalRequest) -> tuple[str, str]:
     return f"permission: {name} · risk {request.risk.upper()}{labels}", "bold yellow"
 
 
-def _say_what_is_left(rows: int) -> tuple[str, str]:
+def _describe_rest(rows: int) -> tuple[str, str]:
     what = f"… {rows} more lines of what would happen, to see before a yes counts"
     return f"{what}; Enter shows the next, `v` all", "bold"
 
@@ -177,7 +177,7 @@ def _split_pages(request: ApprovalRequest, offered: list[AnswerKey]) -> list[Pag
     rows = wrap_frame(_body(request, full=False))
     size = PAGE_ROWS
     if _runs_something(request):
-        around = [_head(request), _say_what_is_left(len(rows)), *_answers(offered, request)]
+        around = [_head(request), _describe_rest(len(rows)), *_answers(offered, request)]
         # One row is the prompt's, and one what was drawn before the question.
         left = count_screen_rows() - len(wrap_frame(around)) - 2
         size = max(_FEWEST_ROWS, min(size, left))
