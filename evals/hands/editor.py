@@ -22,7 +22,13 @@ class Talk:
     reason: str = ""
 
 
-def talk(words: list[str], folder: Path, environment: dict[str, str], message: str) -> Talk:
+def talk(
+    words: list[str],
+    folder: Path,
+    environment: dict[str, str],
+    message: str,
+    yes: tuple[str, ...] = (),
+) -> Talk:
     """Have an agent work on one message.
 
     Args:
@@ -30,6 +36,7 @@ def talk(words: list[str], folder: Path, environment: dict[str, str], message: s
         folder: The folder to work in.
         environment: Its whole environment.
         message: What a person asks for.
+        yes: Ids of the answers that are given where they are offered; else a yes for this once.
     """
     with (folder.parent / "agent.log").open("w") as log:
         agent = subprocess.Popen(
@@ -42,7 +49,7 @@ def talk(words: list[str], folder: Path, environment: dict[str, str], message: s
             text=True,
         )
         try:
-            return _Editor(agent).work(folder, message)
+            return _Editor(agent, yes).work(folder, message)
         finally:
             assert agent.stdin
             agent.stdin.close()
@@ -53,8 +60,9 @@ def talk(words: list[str], folder: Path, environment: dict[str, str], message: s
 
 
 class _Editor:
-    def __init__(self, agent: subprocess.Popen[str]) -> None:
+    def __init__(self, agent: subprocess.Popen[str], yes: tuple[str, ...]) -> None:
         self._agent = agent
+        self._yes = yes
         self._talk = Talk()
 
     def work(self, folder: Path, message: str) -> Talk:
@@ -86,7 +94,8 @@ class _Editor:
             join_text([part.get("content")]) for part in params["toolCall"].get("content") or ()
         ]
         self._talk.questions.append("\n".join([str(params["toolCall"].get("title")), *shown]))
-        yes = [one for one in params["options"] if one["kind"] == "allow_once"]
+        yes = [one for one in params["options"] if one["optionId"] in self._yes]
+        yes += [one for one in params["options"] if one["kind"] == "allow_once"]
         chosen = (yes or params["options"])[0]["optionId"]
         outcome = {"outcome": "selected", "optionId": chosen}
         self._send({"id": message["id"], "result": {"outcome": outcome}})

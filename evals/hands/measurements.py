@@ -5,8 +5,10 @@
     make lab NAME=rivals ARGS="--ferrule OTHER/bin/ferrule --only ferrule"
 
 Nothing is asked in the rows about tokens and seconds. `questions` counts in the editor's protocol
-(ACP) for Ferrule, in mode `default` and, in brackets, in `sandboxed`; of rivals it is not counted
-here, since each would need its own terminal driven.
+(ACP) for Ferrule, in mode `default` and, in brackets, in `sandboxed`; each is answered with a yes for
+this once. The row after it is mode `default` where the person says yes to all edits of the session
+when the first is asked about. Of rivals it is not counted here, since each would need its own
+terminal driven.
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ AIMS = {
     "missed edit": "90",
     "denial": "40",
     "questions in twelve calls": "2",
+    "the same, edits granted for the session": "2",
     "headless: reads and harmless commands": "all (7)",
     "three `sleep 3`": "3.5 s",
     "answers of 61": "61",
@@ -134,12 +137,14 @@ class Bench:
 
         return self._prepare(agent, answers, start)
 
-    def ask(self, agent: RivalAgent, answers: list[list[Call]], mode: str) -> Ran:
-        """Work through answers in an editor; only for Ferrule."""
+    def ask(
+        self, agent: RivalAgent, answers: list[list[Call]], mode: str, yes: tuple[str, ...] = ()
+    ) -> Ran:
+        """Work through answers in an editor; only for Ferrule. See `talk` for `yes`."""
 
         def start(folder: Path, environment: dict[str, str]) -> tuple[int, list[str], str]:
             words = [self._ferrule, "serve", "acp", "-m", agent.words[3], "--mode", mode]
-            return 0, talk(words, folder, environment, PROMPT).questions, ""
+            return 0, talk(words, folder, environment, PROMPT, yes).questions, ""
 
         return self._prepare(agent, answers, start)
 
@@ -250,11 +255,13 @@ def _measure_permissions(
         mode: bench.ask(agent, list_twelve(agent), mode).questions
         for mode in ("default", "sandboxed")
     }
+    edits_granted = bench.ask(agent, list_twelve(agent), "default", ("session-edits",)).questions
     longest = max((count(text) for text, no in zip(results, denied, strict=True) if no), default=0)
     return {
         "denial": str(longest),
         "headless: reads and harmless commands": f"{denied[:6].count(False)} of 6{edit}",
         "questions in twelve calls": f"{len(by_mode['default'])} ({len(by_mode['sandboxed'])})",
+        "the same, edits granted for the session": str(len(edits_granted)),
         "background": _measure_background(agent, bench),
     }
 

@@ -43,6 +43,18 @@ async def test_a_long_paste_stands_as_a_mark_and_is_sent_whole() -> None:
         assert prompt.mark_paste("x" * 5_000) == "[pasted 5000 characters #2]"
 
 
+async def test_keys_that_were_pressed_before_the_prompt_are_messages_of_their_own() -> None:
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        prompt = make_prompt()
+        prompt.press_keys("first\rsecnd\x7f\x7fond\r\x1b[200~a\rb\x1b[201~\rhalf")
+        async with asyncio.timeout(30):
+            assert await prompt.read() == "first"
+            assert await prompt.read() == "second"
+            assert await prompt.read() == "a\nb"
+            keys.send_text(" of it\r")
+            assert await prompt.read() == "half of it"
+
+
 async def test_pasted_colours_and_bells_are_text_and_do_nothing() -> None:
     pasted = "\x1b[31merror\x1b[0m in\x07\nline two"
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):

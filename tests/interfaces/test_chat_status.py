@@ -18,10 +18,10 @@ from prompt_toolkit.output import DummyOutput
 
 from ferrule import ArgumentsDelta, TextDelta
 from ferrule.cli.chat.file_references import complete_path, find_open_reference, find_references
-from ferrule.cli.chat.loop import without_echo
 from ferrule.cli.chat.prompt import ChatPrompt, wants_completion
 from ferrule.cli.chat.slash_commands import next_mode
 from ferrule.cli.chat.status import RunStatus
+from ferrule.cli.chat.typed_ahead import take_typed_lines, without_echo
 from ferrule.cli.tool_cards import describe_partial_call
 from ferrule.core.events import CallEvaluated, ModelAnswered, RunStarted, Usage
 from ferrule.engine.context.usage import ContextUsage
@@ -54,6 +54,40 @@ def test_what_is_typed_during_a_turn_waits_for_the_prompt_as_it_was_pressed(
             assert termios.tcgetattr(theirs) == before
             tty.setraw(theirs, termios.TCSANOW)
             assert os.read(theirs, 100) == b"goo\x7f on\r"
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def test_lines_that_were_typed_before_the_chat_began_end_with_the_key_that_sends_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        with os.fdopen(os.dup(theirs)) as terminal:
+            monkeypatch.setattr("sys.stdin", terminal)
+            os.write(ours, b"first\rsecond\rhalf")
+            assert select.select([theirs], [], [], 10)[0]
+            with without_echo():
+                assert take_typed_lines() == "first\rsecond\rhalf"
+                assert take_typed_lines() == ""
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def test_a_text_that_is_pasted_while_something_runs_is_marked_as_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        with os.fdopen(os.dup(theirs)) as typed, os.fdopen(os.dup(theirs), "w") as shown:
+            monkeypatch.setenv("TERM", "xterm")
+            monkeypatch.setattr("sys.stdin", typed)
+            monkeypatch.setattr("sys.stdout", shown)
+            with without_echo():
+                assert os.read(ours, 100) == b"\x1b[?2004h"
+            assert os.read(ours, 100) == b"\x1b[?2004l"
     finally:
         os.close(theirs)
         os.close(ours)

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ferrule.cli import permission_prompt
+from ferrule.cli import permission_prompt, terminal
 from ferrule.cli.permission_prompt import TerminalApprover
 from ferrule.cli.terminal import (
     BOTTOM,
@@ -258,12 +258,14 @@ COMMANDS = st.lists(
 @given(
     command=COMMANDS,
     height=st.integers(10, 60),
+    width=st.sampled_from([40, 50, 80]),
     key=st.sampled_from(["1", "2", "3", "once", "s", "r"]),
     typed=st.lists(st.sampled_from(["", "x", "7"]), max_size=3),
 )
 async def test_no_key_runs_a_command_of_which_a_part_was_on_no_screen(
     command: str,
     height: int,
+    width: int,
     key: str,
     typed: list[str],
     capsys: pytest.CaptureFixture[str],
@@ -273,16 +275,39 @@ async def test_no_key_runs_a_command_of_which_a_part_was_on_no_screen(
     )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(permission_prompt, "count_screen_rows", lambda: height)
+        patched.setattr(terminal, "count_columns_of_screen", lambda: width)
         read = Reading([*typed, *[key] * 2000], capsys)
         answer = await asked(made, read)
     if answer.choice == "deny":
         return
     lines = command.rstrip("\n").split("\n") if command else []
-    expected = [row.rstrip() for row, _ in wrap_frame([(f"  {line}", "") for line in lines])]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(terminal, "count_columns_of_screen", lambda: width)
+        expected = [row.rstrip() for row, _ in wrap_frame([(f"  {line}", "") for line in lines])]
     assert is_within(expected, read.rows)
-    if height > 22:
-        # What one key can run has not left the screen.
-        assert all(page.count("\n") <= height for page in read.pages[1:])
+    if height > 30:
+        # What one key can run has not left the screen, with the row that the key is typed in.
+        assert all(page.count("\n") < height for page in read.pages)
+
+
+async def test_long_answers_leave_fewer_rows_for_what_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(permission_prompt, "count_screen_rows", lambda: 34)
+    monkeypatch.setattr(terminal, "count_columns_of_screen", lambda: 40)
+    long = "Edit(//home/ada/projects/shop/src/checkout/**)"
+    offers = [
+        GrantOffer("once", ""),
+        *[GrantOffer("session", f"{long[:-1]}{n})") for n in range(4)],
+    ]
+    preview = "\n".join(f"echo {number}" for number in range(60))
+    made = replace(
+        request(preview=preview, arguments=json.dumps({"command": preview}), offers=tuple(offers)),
+        tool=execute,
+    )
+    read = Reading(["1"] * 60, capsys)
+    assert (await asked(made, read)).choice == "once"
+    assert len(read.pages) > 3 and all(page.count("\n") < 34 for page in read.pages)
 
 
 async def test_a_no_needs_no_page(capsys: pytest.CaptureFixture[str]) -> None:
@@ -303,11 +328,30 @@ def test_no_text_of_others_holds_a_control_character_or_the_frame_of_a_question(
     assert escape_invisible(shown) == shown
 
 
-@given(text=st.text(), width=st.integers(2, 40))
+@given(text=st.text() | st.text("ab  \n"), width=st.integers(2, 40))
 def test_rows_are_never_wider_than_asked_for_and_lose_nothing(text: str, width: int) -> None:
     made = wrap_lines(text, width)
     assert all(sum(map(count_columns, row)) <= width for row in made)
     assert "".join(made) == text.expandtabs(4).replace("\n", "")
+
+
+@given(words=st.lists(st.text("abc/-", min_size=1, max_size=12), max_size=30))
+def test_rows_end_at_blanks_and_only_a_word_that_fits_in_no_row_is_cut(words: list[str]) -> None:
+    width = 9
+    rows = wrap_lines(" ".join(words), width)
+    for row in rows[:-1]:
+        # A full row is a word that goes on; where a blank ends a row, the row is not full.
+        assert row.endswith(" ") or len(row) == width
+    if all(len(word) < width for word in words):
+        assert [word for row in rows for word in row.split()] == words
+
+
+def test_rows_that_continue_a_line_are_indented_where_that_is_asked_for() -> None:
+    assert wrap_lines("hosts one.example two.example", 18, 2) == [
+        "hosts one.example ",
+        "  two.example",
+    ]
+    assert wrap_lines("  one two three", 10, 2) == ["  one two ", "    three"]
 
 
 @given(

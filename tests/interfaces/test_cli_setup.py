@@ -86,6 +86,12 @@ def test_who_leaves_the_question_goes_on_with_what_was_found(
     assert load_settings().model == ""
 
 
+def test_the_dialogue_never_hides_the_cursor(folder: Path, environment: dict[str, str]) -> None:
+    """So nothing has to be put right after Ctrl-C."""
+    _, screen = at_a_terminal(["setup"], environment, b"q\n")
+    assert "q to leave" in screen and "\x1b[?" not in screen
+
+
 def test_wrong_answers_are_explained_and_asked_again(
     folder: Path, environment: dict[str, str]
 ) -> None:

@@ -219,3 +219,87 @@ def test_a_name_that_a_deny_rule_could_mean_asks(gate: Gates, tools: SimpleNames
     decided = confined(gate, deny=["Read(secrets/**)"])
     assert decided.decide(tools.run, {"command": "cat secrets/x"}).verdict == "deny"
     assert decided.decide(tools.run, {"command": "cat secret?/x"}).verdict == "ask"
+
+
+EDITS = ("Edit(out.txt)", "Edit(src/**)")
+"""What a person granted."""
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        ("echo hi > out.txt", "allow"),
+        ("ls src >> out.txt 2>&1", "allow"),
+        ("cd src && grep -rn foo . > found.txt", "allow"),
+        ("ls && make", "allow"),
+        ("git status --short; make | tail -3 > out.txt", "allow"),
+        ("echo hi > other.txt", "ask"),
+        ("echo hi > $NAME", "ask"),
+        ("cd $DIR && echo hi > out.txt", "ask"),
+        ("cp a out.txt", "ask"),
+        ("sed -i s/a/b/ out.txt", "ask"),
+        ("echo hi > out.txt && sh out.txt", "ask"),
+        ("ls && make && rm a", "ask"),
+        ("make && ./ls", "ask"),
+        ("ls() { rm a; }; ls > out.txt", "ask"),
+        ("echo hi > .git/hooks/pre-commit", "deny"),
+        ("echo hi > src/.env", "deny"),
+        ("echo hi > ../out.txt", "deny"),
+    ],
+)
+def test_each_part_of_a_command_may_be_allowed_in_its_own_way(
+    gate: Gates, tools: SimpleNamespace, command: str, verdict: str
+) -> None:
+    values = {"command": command}
+    confining = confined(gate, allow=[*EDITS, "Bash(make:*)"])
+    assert confining.decide(tools.run, values).verdict == verdict
+    # Nothing of it holds where a protection is missing, or reading is asked about.
+    assert gate(allow=[*EDITS, "Bash(make:*)"], reads="allow").decide(
+        tools.run, values
+    ).verdict in ("ask", "deny")
+
+
+@pytest.mark.parametrize("mode", ["acceptEdits", "auto"])
+def test_a_mode_for_edits_is_one_for_redirects_into_files(
+    gate: Gates, tools: SimpleNamespace, mode: str
+) -> None:
+    confining = confined(gate, mode=mode)
+    decided = confining.decide(tools.run, {"command": "echo hi > new.txt"})
+    assert (decided.verdict, f"mode {mode}" in decided.reason) == ("allow", True)
+    for command in ("echo hi > $NAME", "echo hi > new.txt; make", "touch new.txt", "ls > ../a"):
+        assert confining.decide(tools.run, {"command": command}).verdict != "allow"
+    asks = confined(gate, mode=mode, ask=["Edit(*.lock)"], deny=["Edit(*.cfg)"])
+    for name, verdict in (("a.lock", "ask"), ("a.cfg", "deny"), ("a.txt", "allow")):
+        decided = asks.decide(tools.run, {"command": f"echo hi > {name}"})
+        assert decided.verdict == verdict
+
+
+def test_all_edits_of_the_session_are_offered_and_cover_commands_that_write(
+    gate: Gates, tools: SimpleNamespace
+) -> None:
+    confining = confined(gate)
+    root = confining.context.root
+    everywhere = f"Edit(/{root}/**)"
+    write = {"path": "src/a.py"}
+    redirect = {"command": "echo hi > docs/new.txt"}
+    edit = confining.decide(tools.write, write)
+    command = confining.decide(tools.run, redirect)
+    for decision in (edit, command):
+        kinds = [offer.choice for offer in decision.offers if offer.rule == everywhere]
+        assert kinds == ["session"]  # never for later sessions
+    folder = [offer.rule for offer in edit.offers if offer.choice == "remember"]
+    assert folder == [f"Edit(/{root}/src/a.py)", f"Edit(/{root}/src/**)"]
+    confining.apply_answer(tools.write, "session", everywhere, offers=edit.offers)
+    assert confining.decide(tools.run, redirect).verdict == "allow"
+    for asked in ("make", "rm docs/new.txt", "echo hi > new.txt; make"):
+        decision = confining.decide(tools.run, {"command": asked})
+        assert decision.verdict == "ask"
+        assert everywhere not in [offer.rule for offer in decision.offers]
+
+
+def test_a_file_at_the_top_is_in_the_folder_that_may_be_remembered(
+    gate: Gates, tools: SimpleNamespace
+) -> None:
+    offers = confined(gate).decide(tools.write, {"path": "a.py"}).offers
+    rules = [offer.rule for offer in offers if offer.choice == "remember"]
+    assert rules[-1] == f"Edit(/{confined(gate).context.root}/**)"

@@ -235,8 +235,37 @@ def test_bytes_that_are_not_utf8_are_marked_with_a_note_and_kept_by_edits(
     (root / "latin").write_bytes(b"caf\xe9\nplain\n")
     shown = call("read_file", context, path="latin")
     assert shown.startswith("1: caf\ufffd\n2: plain\n[some bytes are not UTF-8")
-    call("edit_file", context, path="latin", old_string="plain", new_string="déjà")
-    assert (root / "latin").read_bytes() == b"caf\xe9\nd\xc3\xa9j\xc3\xa0\n"
+    call("edit_file", context, path="latin", old_string="plain", new_string="deja")
+    assert (root / "latin").read_bytes() == b"caf\xe9\ndeja\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "values"),
+    [
+        ("edit_file", {"old_string": "plain", "new_string": "déjà"}),
+        ("replace_lines", {"line_start": 2, "line_end": 2, "new_content": "déjà"}),
+        ("insert_lines", {"line_start": 2, "new_content": "déjà"}),
+    ],
+)
+def test_no_edit_puts_characters_of_utf8_into_a_file_of_another_encoding(
+    context: Context, root: Path, tool: str, values: dict[str, Any]
+) -> None:
+    """Programs would read them wrong: the file has one encoding, which is not known."""
+    (root / "latin").write_bytes(b"caf\xe9\nplain\n")
+    call("read_file", context, path="latin")
+    with pytest.raises(ToolFailed, match=r"is not UTF-8, so `é` cannot be written.*iconv"):
+        call(tool, context, path="latin", **values)
+    assert (root / "latin").read_bytes() == b"caf\xe9\nplain\n"
+
+
+def test_a_whole_file_that_was_not_utf8_is_replaced_and_that_is_said(
+    context: Context, root: Path
+) -> None:
+    (root / "latin").write_bytes(b"caf\xe9\n")
+    call("read_file", context, path="latin")
+    said = call("write_file", context, path="latin", content="café\n")
+    assert "was not UTF-8 and is now" in said
+    assert (root / "latin").read_text() == "café\n"
 
 
 @pytest.mark.parametrize("tool", ["read_file", "read_file_tail", "edit_file", "replace_lines"])

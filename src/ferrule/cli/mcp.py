@@ -21,12 +21,12 @@ from ferrule.storage import paths
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.settings.yaml_tree import parse_json
 
-from .confirmation import confirm
+from .confirmation import confirm, show_pages
 from .terminal import escape_invisible
 
 with lazy_imports():
-    from ferrule.connectors import approval_files
     from ferrule.connectors.mcp import (
+        approval_text,
         configuration,
         configured_servers,
         oauth,
@@ -111,16 +111,26 @@ def _make_row(server: spec.McpServer, state: str) -> dict[str, Any]:
 @mcp.command()
 @click.argument("name")
 @_workspace
-def show(name: str, workspace: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable: all definitions.")
+def show(name: str, workspace: str | None, as_json: bool) -> None:
     """Show what was approved of a server, and what changed since. Nothing is started."""
     server = _find_server(_load_settings(workspace), name)
     approvals = server_approvals.ServerApprovals()
     approval = approvals.get(server)
-    _print(
-        f"{server.name}: {approval.state}\n{approval_files.format_facts(server.approval_facts())}"
-    )
+    if as_json:
+        approved = approval.manifest.to_json() if approval.manifest else None
+        pending = approval.pending.to_json() if approval.pending else None
+        facts = server.approval_facts()
+        row = {"state": approval.state, "server": facts, "approved": approved, "pending": pending}
+        click.echo(json.dumps(row, indent=2))
+        return
+    lines = [
+        f"{server.name}: {approval.state}",
+        *approval_text.describe_facts(server.approval_facts()),
+    ]
     if approval.manifest is not None:
-        _print(approval.manifest.to_text())
+        lines += ["", *approval_text.describe_manifest(approval.manifest)]
+    _print("\n".join(lines))
     if approval.pending is not None:
         _print(approvals.diff(server, approval.pending))
 
@@ -145,8 +155,15 @@ def approve(name: str | None, workspace: str | None, yes: bool) -> int:
 def _approve_one(settings: Settings, server: spec.McpServer, yes: bool) -> int:
     approvals = server_approvals.ServerApprovals()
     name = server.name
-    if approvals.get(server).state in _NOT_STARTABLE:
-        _print(approvals.diff(server), err=True)
+    state = approvals.get(server).state
+    if state in _NOT_STARTABLE:
+        facts = approval_text.describe_facts(server.approval_facts())
+        text = "\n".join([f"{name} would be started:", *facts])
+        if state == "moved":
+            changed = approvals.diff(server) or "only a value that is not shown"
+            text += f"\n\nchanged since it was approved:\n{changed}"
+        if not show_pages(text, yes):
+            return 4
         code = confirm(f"start `{name}` to see what it offers?", yes)
         if code != 0:
             return code
@@ -157,7 +174,11 @@ def _approve_one(settings: Settings, server: spec.McpServer, yes: bool) -> int:
         approvals.set_pending(server, None)
         click.echo(f"`{name}` is already approved, and nothing changed", err=True)
         return 0
-    _print(approvals.diff(server, manifest), err=True)
+    heading = f"what `{name}` says about its tools, which models would read:"
+    if approval.manifest is not None:
+        heading = f"what changed since the tools of `{name}` were approved:"
+    if not show_pages(f"{heading}\n{approvals.diff(server, manifest)}", yes):
+        return 4
     code = confirm(f"let models use these tools of `{name}`?", yes)
     if code != 0:
         return code
@@ -175,7 +196,8 @@ def _approve_all(settings: Settings, yes: bool) -> int:
     if not waiting:
         click.echo("no MCP server waits for approval", err=True)
         return 0
-    _print(_format_table(waiting), err=True)
+    if not show_pages(_format_table(waiting), yes):
+        return 4
     code = confirm(
         "start them, and let models use the tools that they offer?",
         yes,
@@ -203,20 +225,9 @@ def _format_table(servers: list[spec.McpServer]) -> str:
     """Return what each server would get, as a block of lines for each."""
     lines: list[str] = []
     for server in servers:
-        facts = server.approval_facts()
-        lines.append(f"{server.name}: {server.url or ' '.join(server.command)}")
-        rows = (
-            ("works in", facts.get("cwd", "this folder, which it may write")),
-            ("reads", ", ".join(facts.get("readable", []))),
-            ("writes", ", ".join(facts.get("writable", []))),
-            ("hosts", ", ".join((*facts.get("network", []), *facts.get("downloads from", [])))),
-            ("variables", ", ".join((*server.env, *server.headers))),
-            ("env file", facts.get("env file", "")),
-            ("confined by", facts.get("confined by", "")),
-        )
-        if server.url or not server.workspace:
-            rows = rows[1:]
-        lines += (f"    {label:11} {value}" for label, value in rows if value)
+        lines.append(f"{server.name}:")
+        facts = approval_text.describe_facts(server.approval_facts())
+        lines += (f"    {fact}" for fact in facts)
     return "\n".join(lines)
 
 

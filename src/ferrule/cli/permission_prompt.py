@@ -33,9 +33,8 @@ Page = list[tuple[str, str]]
 
 PAGE_ROWS = 60
 """Rows that are shown at a time; of what runs no more than fit on the screen."""
-_FRAME_ROWS = 12
-"""Rows of the screen that the head and the answers take."""
-_FEWEST_ROWS = 8
+_FEWEST_ROWS = 3
+"""Rows that are shown at a time however small the screen is."""
 
 _NUMBERS: dict[ApprovalChoice, str] = {"once": "1", "session": "2", "remember": "3", "mode": "5"}
 _DESCRIPTIONS: dict[ApprovalChoice, str] = {
@@ -127,7 +126,7 @@ class TerminalApprover:
     def _begin(self, request: ApprovalRequest, offered: list[AnswerKey]) -> list[Page]:
         """Show the question with the first page of what would happen. Return the other pages."""
         self._show_head(request)
-        first, *others = _split_pages(request)
+        first, *others = _split_pages(request, offered)
         self._terminal.draw_rows(SIDE, first)
         self._show_answers(offered, request, others)
         return others
@@ -148,22 +147,28 @@ class TerminalApprover:
         self._show_answers(offered, request, [])
 
     def _show_head(self, request: ApprovalRequest) -> None:
-        labels = f" · {', '.join(request.labels)}" if request.labels else ""
-        head = f"permission: {request.tool.full_name} · risk {request.risk.upper()}{labels}"
-        self._terminal.draw_frame(TOP, [(head, "bold yellow")])
+        self._terminal.draw_frame(TOP, [_head(request)])
 
     def _show_answers(
         self, offered: list[AnswerKey], request: ApprovalRequest, unseen: list[Page]
     ) -> None:
         if unseen:
-            left = sum(map(len, unseen))
-            what = f"… {left} more lines of what would happen, to see before a yes counts"
-            step = "Enter shows the next, `v` all"
-            self._terminal.draw_frame(SIDE, [(f"{what}; {step}", "bold")])
+            self._terminal.draw_frame(SIDE, [_describe_rest(sum(map(len, unseen)))])
         self._terminal.draw_frame(SIDE, _answers(offered, request))
 
 
-def _split_pages(request: ApprovalRequest) -> list[Page]:
+def _head(request: ApprovalRequest) -> tuple[str, str]:
+    labels = f" · {', '.join(request.labels)}" if request.labels else ""
+    name = request.tool.full_name
+    return f"permission: {name} · risk {request.risk.upper()}{labels}", "bold yellow"
+
+
+def _describe_rest(rows: int) -> tuple[str, str]:
+    what = f"… {rows} more lines of what would happen, to see before a yes counts"
+    return f"{what}; Enter shows the next, `v` all", "bold"
+
+
+def _split_pages(request: ApprovalRequest, offered: list[AnswerKey]) -> list[Page]:
     """Split what a request shows into pages, of which the first stands above the answers.
 
     A page of what runs fits on the screen with the frame around it: nothing that one key would run
@@ -172,7 +177,10 @@ def _split_pages(request: ApprovalRequest) -> list[Page]:
     rows = wrap_frame(_body(request, full=False))
     size = PAGE_ROWS
     if _runs_something(request):
-        size = max(_FEWEST_ROWS, min(size, count_screen_rows() - _FRAME_ROWS))
+        around = [_head(request), _describe_rest(len(rows)), *_answers(offered, request)]
+        # One row is the prompt's, and one what was drawn before the question.
+        left = count_screen_rows() - len(wrap_frame(around)) - 2
+        size = max(_FEWEST_ROWS, min(size, left))
     return [rows[start : start + size] for start in range(0, len(rows), size)] or [[]]
 
 

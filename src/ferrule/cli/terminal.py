@@ -19,12 +19,13 @@ import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, TextIO
 
 from ferrule.core import invisible_characters
+from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.runtime.lazy_group import drop_output
 
 TOP, SIDE, BOTTOM = "┏", "┃", "┗"
@@ -111,7 +112,7 @@ def count_columns(character: str) -> int:
 
 def wrap_frame(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return lines of a question as rows of the screen, with nothing in them that is not drawn."""
-    width = _columns() - 3
+    width = count_columns_of_screen() - 3
     rows: list[tuple[str, str]] = []
     for text, style in lines:
         visible = invisible_characters.escape_for_approval(text.translate(_LIGHT))
@@ -127,22 +128,47 @@ def count_screen_rows() -> int:
         return shutil.get_terminal_size().lines
 
 
-def wrap_lines(text: str, width: int) -> list[str]:
-    """Wrap text into lines of at most `width` columns, so that the terminal need not do it."""
+_WORDS = compile_lazily(r" *[^ ]* ?")
+"""A word with the blanks before it and the one behind it."""
+
+
+def wrap_lines(text: str, width: int, hanging: int = 0) -> list[str]:
+    """Wrap text at words into rows of at most `width` columns, so that the terminal need not do it.
+
+    A word that fits in no row is cut; then the row is full. A row that ends at a blank never is, so
+    one cannot be taken for the other.
+
+    Args:
+        text: The text. Nothing of it is left out.
+        width: Columns of a row.
+        hanging: How far rows that continue a line are indented beyond it.
+    """
     wrapped: list[str] = []
     for line in text.expandtabs(4).split("\n"):
-        row = ""
-        used = 0
-        for character in line:
+        indentation = len(line) - len(line.lstrip(" ")) + hanging if hanging else 0
+        if indentation >= width // 2:
+            indentation = 0
+        wrapped += _wrap_line(line, max(width, 2), " " * indentation)
+    return wrapped
+
+
+def _wrap_line(line: str, width: int, start: str) -> Iterator[str]:
+    """Yield the rows of a line; all but the first begin with `start`."""
+    row = ""
+    used = 0
+    for word in _WORDS.findall(line):
+        columns = sum(map(count_columns, word))
+        if used + columns > width and row.strip() and len(start) + columns <= width:
+            yield row
+            row, used = start, len(start)
+        for character in word:
             columns = count_columns(character)
-            if used + columns > max(width, 2):
-                wrapped.append(row)
-                row = ""
-                used = 0
+            if used + columns > width:
+                yield row
+                row, used = start, len(start)
             row += character
             used += columns
-        wrapped.append(row)
-    return wrapped
+    yield row
 
 
 _STYLE_CODES = {
@@ -285,7 +311,7 @@ class Terminal:
         return fit_encoding(text, sys.stderr, is_frame=is_frame)
 
 
-def _columns() -> int:
+def count_columns_of_screen() -> int:
     """Return the width of the terminal on standard error.
 
     The terminal is asked before the variable `MAX_COLUMNS`, which may be left over from another

@@ -280,6 +280,10 @@ class SessionApprovals:
         rules = gate.rules
         return (*rules.deny, *rules.ask, *rules.allow, *gate.grants.rules)
 
+    def forget_grant(self, rule: str) -> bool:
+        """Withdraw what a person granted, also for later sessions. Return whether it was there."""
+        return self.driver.dispatcher.gate.grants.forget(rule)
+
     def set_approver(self, approver: Approver) -> None:
         """Ask this approver from now on. Subscribers still see its questions."""
         self.driver.change_approver(approver)

@@ -89,6 +89,14 @@ def propose_grants(case: AnalysedCall, root: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def propose_all_edits(case: AnalysedCall, root: str) -> list[str]:
+    """Return the rule for all edits in the workspace, if the call writes there."""
+    if case.tool.risk == Risk.CRITICAL or ONCE_ONLY.intersection(case.labels):
+        return []
+    writes = any(need.kind == "write" for need in case.needs)
+    return [f"Edit(/{_escape_wildcards(root).rstrip('/')}/**)"] if writes else []
+
+
 def comes_again(rule: str) -> bool:
     """Return whether a rule is about more calls than the one it was made for.
 

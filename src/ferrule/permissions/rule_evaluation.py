@@ -17,7 +17,8 @@ No I/O, no clock, and it never raises. The first step that applies decides:
    `bypassPermissions` all that is left.
 8. reads: unless `reads="ask"`, a tool that only reads, and names what it reads, may read the
    workspace; so may a command that only reads (`command_analysis.reading_commands`), where the
-   kernel confines it.
+   kernel confines it. Each part of a command may be allowed in its own way: `ls && make` by a rule
+   for `make`, `ls > list.txt` by a rule, or a mode, for edits of `list.txt`.
 9. risk: safe is allowed; low, medium and high ask (low only until it was approved once in the
    session).
 
@@ -59,7 +60,7 @@ from .call_analysis import (
     analyse_call,
     find_path_refusals,
 )
-from .grant_proposals import ONCE_ONLY, GrantOffer, comes_again, propose_grants
+from .grant_proposals import ONCE_ONLY, GrantOffer, comes_again, propose_all_edits, propose_grants
 from .grants import Grants
 from .path_denials import PathDenials, could_name, names_something_in
 from .protected_names import DEFAULT_NAMES, ProtectedNames
@@ -526,6 +527,7 @@ class PermissionGate:
             covered
             or self._check_mode(case)
             or self._check_reads(case)
+            or self._check_parts(case, profile, extra)
             or self._check_risk(case, profile)
         )
 
@@ -654,22 +656,45 @@ class PermissionGate:
             return None
         if case.brings_content:
             return Decision("allow", "reads only what the call brings", layer="builtin")
-        if case.tool.side_effect == SideEffect.READ:
-            if all(need.kind == "read" and need.analysis is None for need in case.needs):
-                return Decision(
-                    "allow", "reads in the workspace", layer="builtin", labels=case.labels
-                )
-        elif self._only_reads_confined(case):
-            return Decision("allow", "a command that only reads, in the sandbox", layer="builtin")
-        return None
+        if case.tool.side_effect != SideEffect.READ:
+            return None
+        if any(need.kind != "read" or need.analysis is not None for need in case.needs):
+            return None
+        return Decision("allow", "reads in the workspace", layer="builtin", labels=case.labels)
 
-    def _only_reads_confined(self, case: AnalysedCall) -> bool:
-        if not case.analyses or case.labels:
-            return False
+    def _check_parts(
+        self, case: AnalysedCall, profile: _Profile, extra: tuple[RuleMatcher, ...]
+    ) -> Decision | None:
+        """Allow a confined command of which each part is allowed by itself.
+
+        By a rule, since it only reads, or since all that it writes may be edited.
+        """
+        if self.reads != "allow" or not case.analyses or ONCE_ONLY.intersection(case.labels):
+            return None
         held = self.find_confinement(case.tool)
         if held is None:
+            return None
+        rules: dict[str, None] = {}
+        for need, rule in self._covering_rules(case, profile, extra):
+            if rule is not None:
+                rules.setdefault(f"`{rule.text}`")
+            elif not self._is_free_in_sandbox(need, held):
+                return None
+        reason = "a command that only reads, in the sandbox"
+        if rules:
+            reason += f", apart from what {' and '.join(rules)} allows"
+        elif any(need.kind == "write" for need in case.needs):
+            reason += f", and edits as mode {self.mode} allows"
+        return Decision("allow", reason, layer="builtin", labels=case.labels)
+
+    def _is_free_in_sandbox(self, need: RequiredAccess, held: Confinement) -> bool:
+        """Return whether a command may do this unasked where the kernel confines it."""
+        if need.kind == "write":
+            is_edit = need.value.startswith(f"{self.context.root.rstrip('/')}/")
+            return is_edit and self.mode in _EDIT_MODES
+        if need.part is None or need.analysis is None:
             return False
-        return all(command_analysis.only_reads(analysis, held) for analysis in case.analyses)
+        return command_analysis.part_only_reads(need.part, need.analysis, held)
 
     def _check_risk(self, case: AnalysedCall, profile: _Profile) -> Decision:
         reason = f"`{case.name}` has {case.tool.risk} risk"
@@ -717,19 +742,20 @@ class PermissionGate:
         """Add offers of grants. Each is tried: only those that would have allowed the call stay."""
         if decision.rule or case.program_doubt:
             return decision
+        proposed = propose_grants(case, self.context.root)
+        wide = (*propose_all_edits(case, self.context.root), *self._propose_all_commands(case))
         working: list[str] = []
-        all_commands = self._propose_all_commands(case)
-        for text in (*propose_grants(case, self.context.root), *all_commands):
+        for text in dict.fromkeys((*proposed, *wide)):
             rule = parse_rule(text, layer="session")
             matcher = RuleMatcher(rule, self.context.root, self.context.home)
             if self._judge(case, profile, (matcher,), []).verdict == "allow":
                 working.append(text)
         session = [GrantOffer("session", text) for text in working]
-        # Another session may be confined by less: all commands are never remembered.
+        # Another session may be confined by less, or be about another task: nothing wide.
         remember = [
             GrantOffer("remember", text)
             for text in working
-            if text not in all_commands and comes_again(text)
+            if text in proposed and comes_again(text)
         ]
         mode = self._propose_mode(case)
         return replace(decision, offers=(*decision.offers, *session, *remember, *mode))

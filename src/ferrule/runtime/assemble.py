@@ -114,10 +114,22 @@ class Assembly:
     def open_session(self, session: str | None) -> Session:
         """Open a new session, or the one with this id or beginning of an id."""
         if session:
-            return self.agent.resume(session)
+            resumed = self.agent.resume(session)
+            self._note_other_folder(resumed.id)
+            return resumed
         if self.make_instructions is not None:
             self.agent.instructions = self.make_instructions()
         return self.agent.session()
+
+    def _note_other_folder(self, session: str) -> None:
+        """Say where a conversation worked that goes on in another folder."""
+        before = self.agent.journal.find(session).workspace
+        now = str(self.settings.workspace)
+        if before and before != now:
+            self.notice(
+                f"this conversation worked in `{before}` and goes on in `{now}`; with "
+                f"`-C {before}` it goes on there"
+            )
 
     async def change_model(self, name: str, session: Session) -> None:
         """Change the model of a session. The history stays; the new model's settings apply.
@@ -408,12 +420,6 @@ def open_journal_file() -> SqliteJournal:
             hint="docs/durability.md has what is for databases: how old sessions are removed",
         )
     return opened
-
-
-def find_session_model(session: str) -> str:
-    """Return the name of the model that a session used last."""
-    with open_journal() as store:
-        return store.find(session).model
 
 
 def _collect_settings(options: dict[str, Any]) -> dict[str, Any]:

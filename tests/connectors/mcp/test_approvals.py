@@ -82,7 +82,8 @@ def test_the_difference_of_a_command_is_shown(tmp_path: Path) -> None:
     spec = McpServer("git", command=("mcp-server-git", "--repository", "."))
     book.approve(spec)
     diff = book.diff(replace(spec, command=("mcp-server-git", "--repository", "/")))
-    assert '-  "."' in diff and '+  "/"' in diff
+    assert "-program     mcp-server-git --repository ." in diff
+    assert "+program     mcp-server-git --repository /" in diff
 
 
 def test_an_approval_that_others_can_write_is_an_error(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ async def test_a_server_is_approved_in_two_steps_and_a_change_is_shown_and_held_
         page = await page_of(browser)
         assert "not approved" in page and not (serving.workspace / "seen.jsonl").exists()
         page = (await say(browser, "command", page)).text
-        assert "What it says about its tools" in page and "+tool echo" in page
+        assert "What it says about its tools" in page and "tool echo" in page
         page = (await say(browser, "tools", page)).text
         assert "Approved: 3 tools" in page and "What changed" not in page
         (serving.workspace / "behaviour.txt").write_text("rug-pull")

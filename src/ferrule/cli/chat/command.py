@@ -11,6 +11,8 @@ from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options
 
 with lazy_imports():
+    from ferrule.runtime import resumed_sessions
+
     from . import loop
 
 
@@ -58,5 +60,7 @@ def chat(**options: Any) -> int:
         )
     if options["continued"] and options["resume_id"]:
         raise click.UsageError("--continue and --resume exclude each other")
+    if options["resume_id"]:
+        resumed_sessions.refuse_session_in_use(options["resume_id"])
 
     return asyncio.run(loop.run_chat(options))

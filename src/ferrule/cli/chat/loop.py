@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
-from collections.abc import Awaitable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ferrule.cli.permission_prompt import TerminalApprover
@@ -20,8 +20,9 @@ from ferrule.core.limits import GO_ON
 from ferrule.core.media import Content, Media
 from ferrule.core.similar_names import suggest_names
 from ferrule.models.prices import find_price
-from ferrule.runtime.assemble import current_user, find_session_model
+from ferrule.runtime.assemble import current_user
 from ferrule.runtime.lazy_imports import lazy_imports
+from ferrule.runtime.resumed_sessions import find_session_model
 from ferrule.storage.export.steps import (
     AnswerStep,
     CallStep,
@@ -38,8 +39,15 @@ from .file_references import find_references, looks_like_path, possible_paths
 from .hot_reload import ChatReloader
 from .pictures import is_medium, show_picture
 from .prompt import ChatPrompt, wait_forever
-from .slash_commands import COMMANDS, complete_argument, next_mode
+from .slash_commands import (
+    COMMANDS,
+    complete_argument,
+    describe_hidden_skills,
+    find_commands,
+    next_mode,
+)
 from .status import SEPARATOR
+from .typed_ahead import take_typed_lines, without_echo
 
 with lazy_imports():
     from ferrule.cli.setup import dialogue
@@ -65,12 +73,19 @@ async def run_chat(options: dict[str, Any]) -> int:
         options["model"] = find_session_model(session_id)
     if not options.get("model"):
         await dialogue.offer_setup(options)
+    with without_echo():
+        return await _run_conversation(options, session_id, take_typed_lines())
+
+
+async def _run_conversation(options: dict[str, Any], session_id: str | None, typed: str) -> int:
+    """Run the chat with keys that were typed before it. Return the exit code."""
     terminal = ChatTerminal(quiet=bool(options.get("quiet")), plain=bool(options.get("plain")))
     assembly = assemble_at_terminal(options, interruptible=True, terminal=terminal)
     if options.get("continued"):
         session_id = _find_last_session(assembly)
     chat = Chat(assembly, assembly.open_session(session_id))
     prompt = _make_prompt(chat, terminal)
+    prompt.press_keys(typed)
     chat.choose = lambda title, options: _choose(chat, prompt, title, options)
     chat.ask = lambda text: _read_answer(chat, prompt, text)
     chat.wake = prompt.wake
@@ -164,8 +179,8 @@ def _make_prompt(chat: Chat, terminal: ChatTerminal) -> ChatPrompt:
         return SEPARATOR.join([chat.session.model, *chat.status.describe_parts()])
 
     return ChatPrompt(
-        commands=lambda: {name: command.help for name, command in COMMANDS.items()},
-        complete=complete_argument,
+        commands=lambda: {name: command.help for name, command in find_commands(chat).items()},
+        complete=partial(complete_argument, chat),
         list_folder=lambda folder: _list_folder(chat, folder),
         status=describe_state,
         next_mode=lambda: chat.session.set_mode(next_mode(chat.session.mode)),
@@ -217,6 +232,8 @@ def _greet(chat: Chat) -> None:
     root = agent.workspace.root if agent.workspace else "no folder"
     talk(f"ferrule · {agent.model} · {root} · mode {agent.gate.mode}", style="bold")
     talk("/help for commands and keys, Ctrl-D to leave", style="dim")
+    if hidden := describe_hidden_skills(chat):
+        talk(f"! {hidden}", style="yellow")
 
 
 async def _continue_session(chat: Chat) -> None:
@@ -249,9 +266,10 @@ async def _handle_line(chat: Chat, line: str, reloader: ChatReloader) -> bool:
     rest = "".join(following)
     if name in ("exit", "quit"):
         return False
-    command = COMMANDS.get(name)
+    commands_here = find_commands(chat)
+    command = commands_here.get(name)
     if command is None:
-        commands = [f"/{one}" for one in COMMANDS]
+        commands = [f"/{one}" for one in commands_here]
         suggestion = suggest_names(f"/{name}", commands, "`/help` lists the commands", cutoff=0.5)
         chat.assembly.terminal.write_message(f"there is no command `/{name}`; {suggestion}")
         return True
@@ -370,30 +388,6 @@ async def _interruptible(chat: Chat, work: Awaitable[Any], *, turn: bool = False
         chat.stop_turn = None
         chat.status.end()
         loop.remove_signal_handler(signal.SIGINT)
-
-
-@contextmanager
-def without_echo() -> Generator[None]:
-    """Do not show keys while something runs: they would be drawn into its output.
-
-    They are not lost: the next prompt gets them as they were pressed, Enter and the keys that
-    correct what was typed among them.
-    """
-    import termios
-
-    try:
-        before = termios.tcgetattr(sys.stdin.fileno())
-    except (termios.error, OSError, ValueError):
-        yield
-        return
-    silent = [*before]
-    silent[0] &= ~termios.ICRNL
-    silent[3] &= ~(termios.ECHO | termios.ICANON)
-    termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, silent)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
 
 
 def format_history(records: Iterable[JournalRecord]) -> list[str]:

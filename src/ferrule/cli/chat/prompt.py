@@ -28,8 +28,9 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory
-from prompt_toolkit.input.typeahead import clear_typeahead
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.input.typeahead import clear_typeahead, store_typeahead
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.patch_stdout import patch_stdout
@@ -117,6 +118,13 @@ class ChatPrompt:
         for mark, text in self._pasted.items():
             typed = typed.replace(mark, text)
         return typed
+
+    def press_keys(self, keys: str) -> None:
+        """Have the next prompt read these keys first, as if they were pressed then."""
+        pressed: list[KeyPress] = []
+        parser = Vt100Parser(pressed.append)
+        parser.feed_and_flush(keys)
+        store_typeahead(self._session.input, pressed)
 
     def mark_paste(self, text: str) -> str:
         """Return what stands for a pasted text in the input: a mark if it is long."""

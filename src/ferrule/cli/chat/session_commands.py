@@ -59,7 +59,7 @@ async def switch_session(chat: Chat, wanted: str) -> None:
     found = chat.assembly.agent.journal.find(wanted)
     if found.session == chat.session.id:
         raise ConfigError(f"`{wanted}` is the current session")
-    await chat.switch(chat.assembly.agent.resume(found.session))
+    await chat.switch(chat.assembly.open_session(found.session))
     chat.assembly.terminal.write_message(f"now in {chat.session.id[:12]}: {found.question}")
     await chat.session.resume()
 
@@ -224,8 +224,22 @@ async def show_cost(chat: Chat, rest: str) -> None:
 
 
 async def show_permissions(chat: Chat, rest: str) -> None:
-    """Show the permission mode, and the rules that hold in this session."""
+    """Show the permission mode, and the rules that hold; `forget RULE` withdraws a grant."""
     terminal = chat.assembly.terminal
+    word, _, rule = rest.partition(" ")
+    if word == "forget":
+        if not chat.session.approvals.forget_grant(rule.strip()):
+            raise ConfigError(
+                f"`{rule.strip()}` was not granted",
+                hint="`/permissions` lists the rules; those of settings are changed in their file",
+            )
+        terminal.write_message(f"withdrawn: `{rule.strip()}`")
+        return
+    if rest:
+        raise ConfigError(
+            f"unknown command `/permissions {rest}`; write `/permissions`, or "
+            "`/permissions forget RULE`"
+        )
     terminal.write_answer(f"mode {chat.session.mode}")
     for rule in chat.session.approvals.rules:
         terminal.write_answer(f"  {rule.list:5} {rule.text}  ({rule.layer})")

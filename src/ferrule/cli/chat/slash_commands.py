@@ -1,25 +1,34 @@
-"""Slash commands of the chat. Those that touch the folder call a tool, through the model's gate."""
+"""Slash commands of the chat. Those that touch the folder call a tool, through the model's gate.
+
+Each skill is one too, unless a command has its name; `/skill NAME` means any of them.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, cast
 
+from ferrule.cli.terminal import count_columns_of_screen, wrap_lines
 from ferrule.core.calls import ToolResult, encode_json
 from ferrule.core.errors import ConfigError
+from ferrule.core.similar_names import suggest_names
 from ferrule.core.value_class import frozen
 from ferrule.engine.context.options import ContextOptions
 from ferrule.engine.context.usage import ContextUsage
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
 from ferrule.permissions.rule_evaluation import MODES
 from ferrule.runtime.assemble import current_user
+from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.sandbox_policy import forget_mode
 
 from . import session_commands as conversations
 from .chat_state import Chat
+
+with lazy_imports():
+    from ferrule.extensions.skills import loading
 
 KEYS = (
     ("@PATH", "give the model a file along with the message"),
@@ -32,6 +41,10 @@ KEYS = (
     ("Ctrl-C", "stop the call, and pressed again the turn; twice at the prompt: leave"),
 )
 """What can be typed besides commands, and what it does."""
+_HEAD_WIDTH = 26
+"""Columns of what is typed, in the list of commands and keys."""
+MAX_HELP = 80
+"""Characters of a skill's description in the list of commands."""
 CONTEXT_BYTES = 8_000
 """How many bytes of a slash command's output are added to the conversation."""
 
@@ -213,11 +226,70 @@ def describe_context(usage: ContextUsage, option: ContextOptions) -> list[str]:
 
 
 async def _show_help(chat: Chat, rest: str) -> None:
-    for name, command in COMMANDS.items():
-        usage = f"/{name} {command.usage}"
-        chat.assembly.terminal.write_message(f"  {usage:24} {command.help}")
-    for keys, what in KEYS:
-        chat.assembly.terminal.write_message(f"  {keys:24} {what}")
+    say = chat.assembly.terminal.write_message
+    rows = [
+        (f"/{name} {command.usage}", command.help) for name, command in find_commands(chat).items()
+    ]
+    for head, what in (*rows, *KEYS):
+        line = f"  {head:{_HEAD_WIDTH}} {what}"
+        say("\n".join(wrap_lines(line, count_columns_of_screen(), _HEAD_WIDTH + 1)))
+    if hidden := describe_hidden_skills(chat):
+        say(f"! {hidden}", style="yellow")
+
+
+async def _call_skill(chat: Chat, rest: str) -> None:
+    """Have the model read a skill and do what it says: `NAME [ARGUMENTS]`."""
+    name, _, arguments = rest.partition(" ")
+    known = [skill.name for skill in _list_skills(chat)]
+    if not name:
+        listed = ", ".join(known) or "none; `ferrule skills check` reports those that do not load"
+        raise ConfigError(f"a skill is missing; write its name after the command. Skills: {listed}")
+    if name not in known:
+        suggestion = suggest_names(name, known, "`ferrule skills list` lists them")
+        raise ConfigError(f"there is no skill `{name}`; {suggestion}")
+    chat.assembly.terminal.write_progress(f"▸ skill {name}", style="bold cyan")
+    result = await _call_as_typed(chat, "skill", {"name": name})
+    if not result.success:
+        _show_result(chat, result)
+        return
+    chat.session.history.add_context(f"(I called the skill `{name}`)\n{_as_text(result)}")
+    chat.next_message = f"Do what the skill `{name}` says."
+    if arguments.strip():
+        chat.next_message += f" Its arguments (`$ARGUMENTS`): {arguments.strip()}"
+
+
+def _list_skills(chat: Chat) -> tuple[loading.Skill, ...]:
+    found = chat.assembly.agent.resources.get(loading.LoadedSkills)
+    return found.skills if isinstance(found, loading.LoadedSkills) else ()
+
+
+def find_commands(chat: Chat) -> dict[str, SlashCommand]:
+    """Return the slash commands by name: ours, and a skill of any other name."""
+    found = dict(COMMANDS)
+    for skill in _list_skills(chat):
+        if skill.name not in COMMANDS:
+            about = f"skill: {' '.join(skill.description.split())}"
+            found[skill.name] = SlashCommand(
+                "[ARGUMENTS]", _shorten(about), _call_named_skill(skill.name)
+            )
+    return found
+
+
+def _call_named_skill(name: str) -> Callable[[Chat, str], Awaitable[None]]:
+    return lambda chat, rest: _call_skill(chat, f"{name} {rest}")
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_HELP else f"{text[: MAX_HELP - 1]}…"
+
+
+def describe_hidden_skills(chat: Chat) -> str:
+    """Return which skills have the name of a command, and how to call them; "" for none."""
+    hidden = [skill.name for skill in _list_skills(chat) if skill.name in COMMANDS]
+    return "; ".join(
+        f"`/{name}` is a command of the chat, and `/skill {name}` calls the skill of that name"
+        for name in hidden
+    )
 
 
 async def _exit(chat: Chat, rest: str) -> None:
@@ -261,7 +333,14 @@ COMMANDS: dict[str, SlashCommand] = {
     ),
     "mode": SlashCommand("[MODE]", "show or set how much is allowed without asking", _set_mode),
     "permissions": SlashCommand(
-        "", "show the mode and the rules that hold", conversations.show_permissions
+        "[forget RULE]",
+        "show the mode and the rules that hold, or withdraw a grant",
+        conversations.show_permissions,
+    ),
+    "skill": SlashCommand(
+        "NAME [ARGUMENTS]",
+        "have the model do what a skill says; `/NAME` does the same",
+        _call_skill,
     ),
     "tools": SlashCommand("", "list the tools the model can call", _list_tools),
     "mcp": SlashCommand("", "show the MCP servers", conversations.show_servers),
@@ -276,9 +355,17 @@ COMMANDS: dict[str, SlashCommand] = {
 }
 
 
-def complete_argument(command: str, beginning: str) -> list[str]:
+def complete_argument(chat: Chat, command: str, beginning: str) -> list[str]:
     """Return what may follow a slash command."""
-    return [mode for mode in MODES if mode.startswith(beginning)] if command == "mode" else []
+    values: Iterable[str] = ()
+    if command == "mode":
+        values = MODES
+    elif command == "skill":
+        values = [skill.name for skill in _list_skills(chat)]
+    elif command == "permissions":
+        granted = [rule.text for rule in chat.session.approvals.rules if rule.list == "allow"]
+        values = [f"forget {text}" for text in granted]
+    return [value for value in values if value.startswith(beginning)]
 
 
 def next_mode(current: str) -> str:

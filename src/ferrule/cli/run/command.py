@@ -12,6 +12,7 @@ from ferrule.runtime.shared_options import common_options, yes_to_option
 
 with lazy_imports():
     from ferrule.core import media
+    from ferrule.runtime import resumed_sessions
     from ferrule.tools import media_types
 
     from . import one_shot
@@ -90,6 +91,8 @@ def run(prompt: tuple[str, ...], print_: bool, **options: Any) -> int:
         raise click.UsageError("--json and --json-stream exclude each other; choose one")
     if options["schema"] and options["schema_multi"]:
         raise click.UsageError("--schema and --schema-multi exclude each other; choose one")
+    if options["resume_id"]:
+        resumed_sessions.refuse_session_in_use(options["resume_id"])
     attached = options.pop("attached")
     if attached.count("-") > 1:
         raise click.UsageError("standard input can be attached once")

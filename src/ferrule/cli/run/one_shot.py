@@ -18,8 +18,8 @@ from ferrule.core.events import FORMAT, Event, event_to_json
 from ferrule.core.media import Content
 from ferrule.engine.live_events import ArgumentsDelta, Live, Progress, ReasoningDelta, TextDelta
 from ferrule.engine.session import RunResult, Session
-from ferrule.runtime.assemble import find_session_model
 from ferrule.runtime.lazy_imports import lazy_imports
+from ferrule.runtime.resumed_sessions import find_session_model
 
 with lazy_imports():
     from ferrule.cli.setup import dialogue

@@ -12,7 +12,7 @@ from ferrule.runtime.shared_options import common_options
 with lazy_imports():
     from ferrule.cli import terminal_agent
     from ferrule.engine.context import compaction
-    from ferrule.runtime import assemble
+    from ferrule.runtime import resumed_sessions
 
 if TYPE_CHECKING:
     from ferrule.core.events import ContextCompacted
@@ -83,7 +83,7 @@ async def _restore(wanted: str, options: dict[str, Any]) -> int:
 def _open_session(
     wanted: str, options: dict[str, Any]
 ) -> tuple[terminal_agent.TerminalAssembly, Session]:
-    options["model"] = options.get("model") or assemble.find_session_model(wanted)
+    options["model"] = options.get("model") or resumed_sessions.find_session_model(wanted)
     assembly = terminal_agent.assemble_at_terminal(options)
     return assembly, assembly.open_session(wanted)
 

@@ -2,10 +2,10 @@
 
 Both versions of the protocol are spoken, 2025-11-25 and 2026-07-28.
 
-Modules: `approval_review`, `configuration`, `configured_servers`, `connection`, `definitions`,
-`elicitation`, `foreign_entries`, `http`, `multi_round_requests`, `oauth`, `other_programs`,
-`package_runners`, `plugin`, `raw_results`, `results`, `secret_questions`, `server_approvals`,
-`server_client`, `servers`, `spec`, `stdio`, `streams`, `tools`.
+Modules: `approval_review`, `approval_text`, `configuration`, `configured_servers`, `connection`,
+`definitions`, `elicitation`, `foreign_entries`, `http`, `multi_round_requests`, `oauth`,
+`other_programs`, `package_runners`, `plugin`, `raw_results`, `results`, `secret_questions`,
+`server_approvals`, `server_client`, `servers`, `spec`, `stdio`, `streams`, `tools`.
 """
 
 from .configuration import load_servers

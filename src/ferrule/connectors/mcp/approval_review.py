@@ -10,12 +10,12 @@ server offered when it was last started is kept in memory by `ServerReview`.
 
 from __future__ import annotations
 
-from ferrule.connectors.approval_files import format_facts
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage.settings.settings import Settings
 
+from .approval_text import describe_facts
 from .configured_servers import list_server_tools, load_configured_servers
 from .definitions import Manifest
 from .server_approvals import ServerApproval, ServerApprovals
@@ -45,7 +45,8 @@ class ServerStatus:
         covered: What an approval of its command covers, as text.
         offered: The tools it offered when it was last started, None if it was not started since
             they were approved.
-        diff: What approving would change, as a unified diff; "" if there is nothing to approve.
+        diff: What approving would change, as a unified diff, or whole if nothing was approved; ""
+            if there is nothing to approve.
     """
 
     server: McpServer
@@ -104,7 +105,7 @@ class ServerReview:
         return ServerStatus(
             server,
             approval,
-            format_facts(server.approval_facts()),
+            "\n".join(describe_facts(server.approval_facts())),
             seen,
             approvals.diff(server, seen),
         )

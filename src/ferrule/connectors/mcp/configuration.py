@@ -28,6 +28,7 @@ still waits for its own approval.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -238,6 +239,9 @@ def read_server(
     if given.get("disabled") is True:
         return None
     reader = _EntryReader(given, where)
+    if remarks is not None:
+        bare = [text for text in (*reader.command(), reader.text("url")) if _BARE.match(text)]
+        remarks += (f"`{text}` is taken as it stands; a variable is `${{NAME}}`" for text in bare)
     era: Any = reader.text("era") or "auto"
     return McpServer(
         name,
@@ -270,6 +274,10 @@ def _default_timeout(command: tuple[str, ...]) -> float:
     """Return how long a server may take to start: longer if it may have to be downloaded."""
     needs = find_runner_needs("", command)
     return FIRST_START_SECONDS if needs.hosts or needs.is_container else 30.0
+
+
+_BARE = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*(/|$)")
+"""An argument that a shell would fill in."""
 
 
 class _EntryReader:

@@ -134,18 +134,6 @@ class Manifest:
             "instructions": self.instructions,
         }
 
-    def to_text(self) -> str:
-        """Return everything as text for a person, one fact a line, to be compared line by line."""
-        lines = [f"resources: {self.resources}", f"prompts: {self.prompts}"]
-        if self.instructions:
-            lines += ["instructions:", *(f"  {line}" for line in self.instructions.splitlines())]
-        for tool in self.tools:
-            lines += [
-                f"tool {tool.name}",
-                *(f"  {line}" for line in _format_json(tool.raw).splitlines()),
-            ]
-        return "\n".join(lines) + "\n"
-
 
 def manifest_from_json(stored: Mapping[str, Any]) -> Manifest:
     """Read a stored manifest. Raises KeyError, TypeError or ValueError if it is damaged."""
@@ -243,7 +231,3 @@ def _problem(raw: Mapping[str, Any]) -> str:
     except ToolDefinitionError as error:
         return clean_text(error.detail)[:300]
     return ""
-
-
-def _format_json(value: Any) -> str:
-    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=True)

@@ -16,16 +16,20 @@ their owner alone; a file that others can write is an error, not an approval.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from ferrule.connectors.approval_files import ApprovalFile, format_facts
+from ferrule.connectors.approval_files import ApprovalFile
+from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.connectors.text_cleaning import diff_texts
+from ferrule.core.invisible_characters import escape_for_approval
 from ferrule.core.value_class import frozen
 from ferrule.storage import paths
 
+from .approval_text import describe_facts, describe_manifest
 from .definitions import Manifest, manifest_from_json
 from .spec import McpServer
 
@@ -101,22 +105,42 @@ class ServerApprovals:
         return self._file(server).revoke()
 
     def diff(self, server: McpServer, manifest: Manifest | None = None) -> str:
-        """Return what differs from what was approved, as unified diffs; everything if nothing was.
+        """Return what differs from what was approved, as unified diffs of texts for a person.
 
-        Invisible characters are spelled out.
+        What was never approved is shown whole, without marks. Invisible characters are spelled out.
         """
         approval = self.get(server)
-        parts = [
-            diff_texts(
-                "command", approval.approved_configuration, format_facts(server.approval_facts())
-            )
-        ]
-        if manifest is not None:
-            approved = approval.manifest.to_text() if approval.manifest else ""
-            parts.append(diff_texts("tools", approved, manifest.to_text()))
+        parts: list[str] = []
+        facts = describe_facts(server.approval_facts())
+        if approval.approved_configuration:
+            parts.append(_diff("command", _read_facts(approval.approved_configuration), facts))
+        else:
+            parts.append(_show(facts))
+        if manifest is not None and approval.manifest is not None:
+            approved = describe_manifest(approval.manifest)
+            parts.append(_diff("tools", approved, describe_manifest(manifest)))
+        elif manifest is not None:
+            parts.append(_show(describe_manifest(manifest)))
         return "\n".join(part for part in parts if part)
 
     def _file(self, server: McpServer) -> ApprovalFile:
         folder = self._folder or paths.state() / "mcp"
         key = hashlib.sha256(os.fsencode(f"{server.folder}\0{server.name}")).hexdigest()[:16]
         return ApprovalFile(folder / f"{server.name}-{key}.json", "mcp_approval")
+
+
+def _read_facts(covered: str) -> list[str]:
+    """Return the stored facts of an approval as lines for a person."""
+    try:
+        facts: Any = json.loads(covered)
+    except ValueError:
+        return covered.splitlines()
+    return describe_facts(mapping_or_empty(facts))
+
+
+def _show(lines: list[str]) -> str:
+    return escape_for_approval("\n".join(lines))
+
+
+def _diff(name: str, approved: list[str], current: list[str]) -> str:
+    return diff_texts(name, "\n".join(approved), "\n".join(current))

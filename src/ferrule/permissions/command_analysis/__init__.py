@@ -38,7 +38,7 @@ from ferrule.core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from .analysis import analyse_command
     from .path_arguments import find_paths, is_device, judge_paths, possible_folders
-    from .reading_commands import is_known_program, only_reads
+    from .reading_commands import is_known_program, only_reads, part_only_reads
     from .risk_labels import publishes
     from .working_directory import absolute_folders
 
@@ -50,6 +50,7 @@ __all__ = [
     "is_known_program",
     "judge_paths",
     "only_reads",
+    "part_only_reads",
     "possible_folders",
     "publishes",
 ]
@@ -59,7 +60,7 @@ __getattr__, __dir__ = lazy_names(
     {
         ".analysis": ("analyse_command",),
         ".path_arguments": ("find_paths", "is_device", "judge_paths", "possible_folders"),
-        ".reading_commands": ("is_known_program", "only_reads"),
+        ".reading_commands": ("is_known_program", "only_reads", "part_only_reads"),
         ".risk_labels": ("publishes",),
         ".working_directory": ("absolute_folders",),
     },

@@ -59,18 +59,25 @@ def only_reads(analysis: CommandAnalysis, held: Confinement = _ANYWHERE) -> bool
         analysis: The line.
         held: What holds it, which says where names of programs lead, and whose `localhost` is.
     """
-    if analysis.problem or analysis.over_limit or analysis.call_variables or not analysis.parts:
+    if not analysis.parts:
         return False
-    return all(_part_only_reads(part, held) for part in analysis.parts)
+    return all(
+        not any(map(_writes, part.redirects)) and part_only_reads(part, analysis, held)
+        for part in analysis.parts
+    )
 
 
-def _part_only_reads(part: CommandPart, held: Confinement) -> bool:
+def part_only_reads(part: CommandPart, analysis: CommandAnalysis, held: Confinement) -> bool:
+    """Return whether a part of a command line does nothing but read, print and redirect.
+
+    What its redirects write is not decided here.
+    """
+    if analysis.problem or analysis.over_limit or analysis.call_variables:
+        return False
     if part.renamed or part.assignments or not part.words_after_wrappers:
         return False
     wrapping = len(part.words) - len(part.words_after_wrappers) + 1
     if not all(held.runs_machine_program(word.text) for word in part.words[:wrapping]):
-        return False
-    if any(map(_writes, part.redirects)):
         return False
     first = part.words_after_wrappers[0]
     name = program_name(first.text)

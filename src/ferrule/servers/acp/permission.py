@@ -54,6 +54,9 @@ def build_options(request: ApprovalRequest) -> list[Option]:
                     "session", "allow_always", f"Until this session ends: {rule}", "session", rule
                 )
             )
+        if (wide := _widest_edit_rule(request)) and wide != rule:
+            name = f"Until this session ends: {wide}"
+            found.append(Option("session-edits", "allow_always", name, "session", wide))
         if rule := _narrowest_rule(request, "remember"):
             found.append(Option("remember", "allow_always", f"Always: {rule}", "remember", rule))
     found.append(Option("reject", "reject_once", "Reject", "deny"))
@@ -100,6 +103,13 @@ def _narrowest_rule(request: ApprovalRequest, choice: ApprovalChoice) -> str:
     rules = [offer.rule for offer in request.offers if offer.choice == choice and offer.rule]
     rules.sort(key=lambda rule: "(" not in rule)
     return next((rule for rule in rules if _button_text(rule) == rule), "")
+
+
+def _widest_edit_rule(request: ApprovalRequest) -> str:
+    """Return the last offer for edits in the session, which covers the most of them, or ""."""
+    rules = [offer.rule for offer in request.offers if offer.choice == "session"]
+    edits = [rule for rule in rules if rule.startswith("Edit(") and _button_text(rule) == rule]
+    return edits[-1] if edits else ""
 
 
 def _button_text(text: str) -> str:

@@ -56,6 +56,7 @@ def apply_change(context: Context, path: str, change: Change) -> str:
     name, text, digest = _read_current(place, context, change)
     changed = change(text, quote_path(name))
     new = changed.text
+    lines.check_encoding(text, new, quote_path(name))
     data = lines.encode(check_size(new))
     if new != text:
         workspace.write(path, data, expect=digest, create=False)
@@ -135,6 +136,10 @@ def _diff(values: Mapping[str, Any], context: Context, change: Change, new_file:
     changed = change(text, quote_path(name))
     if changed.note:
         note += f"[{changed.note}]\n"
+    if not new_file:
+        lines.check_encoding(text, changed.text, quote_path(name))
+    elif not lines.is_unicode(text):
+        note += "[the file was not UTF-8 and will be]\n"
     return note + diff.unified_diff(name, text, changed.text)
 
 

@@ -49,6 +49,37 @@ def check_unicode(text: str, parameter: str) -> str:
     return text
 
 
+def is_unicode(text: str) -> bool:
+    """Return whether a text from `decode` is UTF-8 throughout."""
+    return not any("\udc80" <= character <= "\udcff" for character in text)
+
+
+def check_encoding(old: str, new: str, where: str) -> None:
+    """Refuse an edit that would put characters of UTF-8 into a file of another encoding.
+
+    Which encoding that is cannot be known, and a program would read the new characters wrong.
+
+    Args:
+        old: The text from `decode`.
+        new: What it would become.
+        where: The file's name for messages.
+
+    Raises:
+        ToolFailed: The file is not UTF-8, and the edit adds a character beyond ASCII.
+    """
+    if new.isascii() or is_unicode(old):
+        return
+    known = set(old)
+    added = [one for one in new if not one.isascii() and is_unicode(one) and one not in known]
+    if added:
+        raise ToolFailed(
+            ErrorType.VALIDATION_FAILED,
+            f"{where} is not UTF-8, so `{added[0]}` cannot be written into it; nothing was "
+            "written. Use ASCII characters alone, or convert the file first, with its encoding: "
+            "`iconv -f WINDOWS-1252 -t UTF-8`",
+        )
+
+
 def split_lines(text: str) -> list[str]:
     """Split a text into lines with their ends; the last may have none. Joined they are the text."""
     lines = text.split("\n")

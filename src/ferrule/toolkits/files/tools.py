@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from ferrule.core.errors import ToolFailed
 from ferrule.core.media import Media
 from ferrule.permissions.filesystem.paths import quote_path
-from ferrule.permissions.filesystem.workspace import ABSENT, Workspace
+from ferrule.permissions.filesystem.workspace import ABSENT, Workspace, check_text
 from ferrule.toolkits.examples import with_examples
 from ferrule.toolkits.session_folder import find_place, find_session_confinement
 from ferrule.tools.context import Context
@@ -180,12 +180,14 @@ def read_file_tail(
     return _format_lines(part.lines, part.first, note)[0]
 
 
-def _find_line_ending(workspace: Workspace, path: str) -> str:
-    """Return the line ending of a file; LF if its content cannot be read as text."""
+def _read_old_text(workspace: Workspace, path: str) -> str:
+    """Return what a file held that is replaced whole; "" if it cannot be read as text."""
     try:
-        return lines.detect_line_ending(workspace.read_text(path))
+        data = workspace.read(path)
+        check_text(data, path)
     except ToolFailed:
-        return "\n"
+        return ""
+    return lines.decode(data)
 
 
 @tool(
@@ -217,13 +219,16 @@ def write_file(
     if folder:
         workspace.make_dir(folder)
     old = exists(workspace, path)
-    kept = lines.convert_line_endings(content, _find_line_ending(workspace, path) if old else "\n")
+    replaced = _read_old_text(workspace, path) if old else ""
+    kept = lines.convert_line_endings(content, lines.detect_line_ending(replaced))
     data = kept.encode()
     workspace.write(path, data, expect=read_versions.recall(context, name) if old else ABSENT)
     read_versions.remember(context, name, read_versions.compute_digest(data))
     what = "replaced" if old else "new"
     if kept != content:
         what += ", with the CRLF line ends that it had"
+    if not lines.is_unicode(replaced):
+        what += ", which was not UTF-8 and is now"
     return (
         f"wrote {quote_path(name)}: {what}, {format_count(len(data), 'byte')}, "
         f"{format_count(len(lines.split_lines(content)), 'line')}"

@@ -126,9 +126,10 @@ async def test_always_grants_what_the_button_said_and_nothing_wider(
     kinds = {name: option["kind"] for name, option in first.options.items()}
     assert kinds == {
         "once": "allow_once", "session": "allow_always", "remember": "allow_always",
-        "reject": "reject_once", "reject_always": "reject_always",
+        "session-edits": "allow_always", "reject": "reject_once", "reject_always": "reject_always",
     }  # fmt: skip
     assert f"Edit(/{talk.folder}/note.txt)" in first.options["session"]["name"]
+    assert f"Edit(/{talk.folder}/**)" in first.options["session-edits"]["name"]
     first.answer.set_result("session")
     second = await served.editor.question()
     assert second.call["rawInput"]["path"] == "other.txt"
