@@ -136,6 +136,7 @@ def digest(place: Place) -> dict[str, str]:
     for name in ("worktrees/*/gitdir", "worktrees/*/commondir", "modules/**/config"):
         found |= {str(path): _describe(path) for path in common.glob(name)}
     found[".git"] = _describe(place.root / ".git")
+    found["links"] = str([str(path) for path in common.rglob("*") if path.is_symlink()])
     bare = place.root / "b"
     found["bare"] = str({"HEAD", "objects", "refs", "config"} <= {p.name for p in bare.glob("*")})
     return found

@@ -243,7 +243,7 @@ def test_the_persons_own_git_runs_nothing_that_a_command_planted(
     hooks: str, script: str, backend: str, session: str, world: PlantedWorld
 ) -> None:
     mark = prepare_repository(world, hooks)
-    script = script.replace("<E>", str(world.home / "evil"))
+    script = script.replace("<E>", str(world.home / "evil")).replace("<M>", str(mark))
     with world.begin(backend) as planting:
         world.say(planting, script)
         if session == "same":
@@ -263,7 +263,7 @@ def test_what_is_planted_for_the_persons_git_would_run(
 ) -> None:
     """The control: planted by a program without a sandbox, each of them runs."""
     mark = prepare_repository(world, hooks)
-    world.plant(script.replace("<E>", str(world.home / "evil")))
+    world.plant(script.replace("<E>", str(world.home / "evil")).replace("<M>", str(mark)))
     world.plant(later.WORK)
     assert mark.exists()
 

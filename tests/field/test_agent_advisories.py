@@ -529,3 +529,32 @@ async def test_no_server_of_a_repository_is_started_by_opening_it(
         await assembly.agent.close()
     assert not mark.exists()
     assert not (machine.root / "ran").exists()
+
+
+@pytest.mark.parametrize("kind", ["state", "config", "cache"])
+async def test_ferrules_own_folders_are_out_of_reach_where_the_home_is_the_workspace(
+    machine: Machine, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(machine.home))
+    for name in ("STATE", "CONFIG", "CACHE"):
+        monkeypatch.delenv(f"FERRULE_{name}", raising=False)
+        monkeypatch.delenv(f"XDG_{name}_HOME", raising=False)
+    own = {"state": ".local/state", "config": ".config", "cache": ".cache"}[kind] + "/ferrule"
+    (machine.home / own).mkdir(parents=True, exist_ok=True)
+    (machine.home / own / "kept").write_text(machine.canary)
+    options = {"workspace": str(machine.home), "model": "scripted:x", "mode": "bypassPermissions"}
+    assembly = assemble(options, notice=lambda _: None)
+    try:
+        session = assembly.agent.session()
+        shown = [
+            await session.call(tool, **arguments)
+            for tool, arguments in (
+                ("write_file", {"path": f"{own}/trust.json", "content": "x"}),
+                ("read_file", {"path": f"{own}/kept"}),
+                ("run_command", {"command": f"n={own}; cat $n/k*; echo x > $n/trust.json"}),
+            )
+        ]
+    finally:
+        await assembly.agent.close()
+    assert machine.canary not in str(shown)
+    assert not (machine.home / own / "trust.json").exists()

@@ -115,6 +115,15 @@ def test_variables_that_are_or_point_to_secrets_do_not_reach_commands(
         ".devcontainer/devcontainer.json",
         ".claude/settings.json",
         ".cursor/mcp.json",
+        "mise.toml",
+        ".mise.local.toml",
+        ".config/mise/config.toml",
+        ".tool-versions",
+        ".envrc.local",
+        "lefthook-local.yml",
+        ".lefthook/pre-commit/x.sh",
+        "bunfig.toml",
+        ".perldb",
     ],
 )
 def test_what_a_program_outside_runs_later_is_not_written(machine: Machine, name: str) -> None:

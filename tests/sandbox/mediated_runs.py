@@ -68,8 +68,8 @@ def python(root: Path, script: str, **record: object) -> Outcome:
 
 
 def forbidden(root: Path) -> list[str]:
-    """What a command could not have created, if the rules held: reserved names, and a `.git` that
-    is no folder.
+    """What a command could not have created, if the rules held: reserved names, a `.git` that
+    is no folder, links below one, and what leads it elsewhere.
     """
     found: list[str] = []
     for folder, folders, files in os.walk(root):
@@ -78,7 +78,9 @@ def forbidden(root: Path) -> list[str]:
             relative = str(path.relative_to(root))
             verdict = DEFAULT_NAMES.check(relative, write=False) or ""
             a_file = name.casefold() == ".git" and (path.is_symlink() or not path.is_dir())
-            if verdict.startswith("reserved") or a_file or relative.endswith(".git/commondir"):
+            a_link = path.is_symlink() and ".git" in path.parts[:-1]
+            leads = relative.endswith((".git/commondir", ".git/remotes", ".git/branches"))
+            if verdict.startswith("reserved") or a_file or a_link or leads:
                 found.append(relative)
     return found
 

@@ -71,6 +71,19 @@ SCRIPTS = {
     "hard-link": "mkdir .git && echo x > y && ln y .git/config",
     "hard-link-git": "echo x > y && ln y .git",
     "soft-link": "mkdir .git && ln -s ../y .git/hooks",
+    "link-below-git": "mkdir .git && ln -s ../y .git/COMMIT_EDITMSG",
+    "link-below-git-deep": "mkdir -p .git/logs/refs && ln -s ../../../y .git/logs/refs/x",
+    "link-below-git-of-a-folder": "mkdir -p a/.git && ln -s y a/.git/index",
+    "link-moved-below-git": "mkdir .git && ln -s ../y l && mv l .git/index",
+    "link-linked-below-git": "mkdir .git && ln -s ../y l && ln -P l .git/index",
+    "link-in-a-folder-moved-below-git": "mkdir .git x && ln -s y x/HEAD && mv x .git/logs",
+    "link-in-a-folder-moved-to-git": "mkdir -p x/logs && ln -s y x/logs/HEAD && mv x .git",
+    "link-exchanged": (
+        f'mkdir .git; touch .git/index; ln -s y l; {PYTHON} "import ctypes; '
+        "ctypes.CDLL(None).syscall(316, -100, b'l', -100, b'.git/index', 2)\""
+    ),
+    "remotes": "mkdir -p .git/remotes && echo 'URL: evil' > .git/remotes/origin",
+    "branches": "mkdir x && echo evil > x/origin && mkdir .git && mv x .git/branches",
     "through-a-link": "mkdir .git && ln -s .git l && echo x > l/config",
     "through-links": "mkdir .git && ln -s .git l && ln -s l m && echo x > m/config",
     "through-an-absolute-link": 'mkdir .git && ln -s "$PWD/.git" l && echo x > l/config',
@@ -236,12 +249,14 @@ def test_a_name_that_changes_while_it_is_judged_creates_nothing_reserved(
 ) -> None:
     (root / "source").write_text("x")
     (root / ".git").mkdir()
-    outcome = python(root, FLIP.format(good=b".git/safename", bad=b".git/config", call=CALLS[call]))
+    # No link at all is made below `.git`.
+    good, bad = ("safename", ".ferrule") if call == "symlink" else (".git/safename", ".git/config")
+    outcome = python(root, FLIP.format(good=good.encode(), bad=bad.encode(), call=CALLS[call]))
     assert forbidden(root) == []
     created = int(outcome.output.split("created ")[1])
     # Both kinds of names were judged: otherwise this was no race.
     assert created > 0
-    assert outcome.refused == [".git/config"]
+    assert outcome.refused == [bad]
 
 
 LINK_FLIP = """

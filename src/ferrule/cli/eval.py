@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from ferrule.cli.import_path import allow_named_modules
+from ferrule.cli.new_files import write_named_file
 from ferrule.cli.terminal import encode_json, escape_invisible
 from ferrule.core.calls import parse_json
-from ferrule.core.errors import ConfigError
 from ferrule.runtime.lazy_imports import lazy_imports
 
 with lazy_imports():
@@ -153,10 +153,7 @@ def _write(
     outputs: list[tuple[Path, str]],
 ) -> None:
     for path, name in outputs:
-        try:
-            path.write_text(writers[name](report), encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"`{path}` cannot be written: {error.strerror}") from error
+        write_named_file(path, writers[name](report))
     chosen = formats[0] if formats else "table"
     text = writers[chosen](report)
     if chosen == "json":

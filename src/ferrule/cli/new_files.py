@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ferrule.core.errors import ConfigError
+from ferrule.permissions.provenance import CommandWritable, find_first_link
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -72,6 +73,27 @@ def write_new_files(
             f"cannot write below `{root}`: {error.strerror}: `{error.filename}`"
         ) from error
     return taken
+
+
+def write_named_file(path: Path, text: str) -> None:
+    """Write a text to a file that a person named, but through no link in the current folder.
+
+    A command may have made it: it could lead to a file of the person's.
+
+    Raises:
+        ConfigError: There is such a link, or the file cannot be written.
+    """
+    named = os.path.abspath(path)  # noqa: PTH100  its `..` is not resolved through links
+    link = find_first_link(named, CommandWritable.from_current_folder().folders)
+    if link is not None:
+        raise ConfigError(
+            f"`{path}` was not written: `{link}` is a link, which a command may have made",
+            hint="remove the link, or name the file that it leads to",
+        )
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"`{path}` cannot be written: {error.strerror}") from error
 
 
 def _write(base: int, name: str, text: str, *, replace: bool) -> None:

@@ -12,8 +12,8 @@ its arguments or variables name. Rules:
   program: a script, a library, a file of settings that names more of them. Folders are data.
 * The first operand of an interpreter counts whether it exists or not. Without one, it loads from
   the folder where it starts, and so do Python's `-m` and `-c` without `-P` or `-I`.
-* Programs that look for their code where they start (`npm`, `make`, `uv run`, …) are trusted only
-  where commands cannot write.
+* Programs that look for their code, or for settings that name it, where they start (`npm`, `make`,
+  `uv run`, `pytest`, `eslint`, `git`, …) are trusted only where commands cannot write.
 * A shell's text is analysed; what only the shell knows is not trusted.
 
 Not covered: what a trusted program starts by itself later, for example a script that runs the tests
@@ -41,14 +41,22 @@ from .provenance import (
     trust_search_path,
 )
 
-_OWN_INTERPRETERS = SHELLS | INTERPRETERS | word_set("ts-node tsx java dotnet Rscript")
+_OWN_INTERPRETERS = SHELLS | INTERPRETERS | word_set("java")
 _WRAPPERS = word_set("env nice nohup timeout stdbuf time setsid ionice xargs command sudo doas")
 _PACKAGE_RUNNERS = word_set("uvx pipx")
 """Programs that fetch and run a package, which may also be a folder that they are given."""
 _FOLDER_LOADERS = word_set("""
-    npm npx pnpm pnpx yarn bunx uv poetry pdm pipenv hatch rye pixi conda tox nox make gmake just
-    task rake bundle composer cargo go mvn gradle nx turbo direnv mise asdf nix nix-shell devbox
-    docker-compose ant ninja cmake meson bazel""")
+    npm npx pnpm pnpx yarn bun bunx corepack uv poetry pdm pipenv hatch rye pixi conda tox nox make
+    gmake just task rake bundle composer cargo go mvn gradle nx turbo lerna rush moon direnv mise
+    asdf nix nix-shell guix devbox docker-compose ant ninja cmake meson scons bazel buck2 pants
+    pip pip3 git hg jj svn gh pre-commit lefthook husky
+    tsx ts-node Rscript R octave iex mix clojure clj lein sbt scala-cli swift zig dart flutter
+    dotnet pytest jest vitest mocha ava karma cypress playwright rspec phpunit
+    mypy pylint flake8 black isort sphinx-build mkdocs eslint prettier stylelint tsc rubocop biome
+    webpack vite rollup esbuild next nuxt ng gulp grunt nodemon invoke inv fab ipython jupyter
+    ansible ansible-playbook terraform tofu pulumi cdk serverless vagrant packer act earthly dagger
+    wrangler firebase foreman honcho overmind fastlane pod xcodebuild
+    claude codex gemini aider opencode ferrule""")
 """Programs that look for their code, or for settings that name it, in the folder they start in."""
 _CONTAINERS = word_set("docker podman nerdctl")
 _CONTAINER_FOLDER_VERBS = word_set("compose build buildx bake")

@@ -419,9 +419,13 @@ def _keep_outermost(places: Iterable[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def find_first_link(path: str) -> str | None:
-    """Return the first link on the way to an absolute path, by its real place; None without one."""
-    return next((step for step in _walk(path) if _read_link(step)), None)
+def find_first_link(path: str, folders: Iterable[str] = ("/",)) -> str | None:
+    """Return the first link on the way to an absolute path, by its real place; None without one.
+
+    Only links in `folders`, absolute real paths, count.
+    """
+    steps = (step for step in _walk(path) if _is_below(os.path.dirname(step), folders))  # noqa: PTH120  text, real already
+    return next(filter(_read_link, steps), None)
 
 
 def explain_own_code(path: str, writable: CommandWritable) -> str:

@@ -72,6 +72,7 @@ from .sandbox_findings import apply_sandbox_findings
 from .sandbox_policy import (
     find_opened_folders,
     list_own_folders,
+    list_own_names,
     make_mode_writer,
     make_opening_writer,
     make_sandbox_policy,
@@ -253,7 +254,8 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
         notice(text)
     chosen = choose_plugins(settings, notice, plugin_fields or {})
     protected = list_protected_names(chosen, settings.workspace)
-    names = settings.names.extend(protected=protected)
+    loaded_names = settings.names.extend(protected=protected)
+    names = loaded_names.extend(reserved=list_own_names(settings.workspace))
     workspace = Workspace(settings.workspace, names=names)
     gate = _make_gate(settings, workspace, names, notice)
     readable = workspace.restrict(gate.find_refusal, gate.path_denials, lists=gate.only_lists)
@@ -275,7 +277,7 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
             is_named=list_named_tools(settings).__contains__,
             settings_folder=paths.config(),
             repository=settings.repository,
-            names=names,
+            names=loaded_names,
         ),
     )
     provider = find_provider(settings.model)

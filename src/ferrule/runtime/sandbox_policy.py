@@ -113,5 +113,15 @@ def list_own_folders() -> tuple[str, ...]:
     return tuple(os.path.realpath(folder) for folder in own)
 
 
+def list_own_names(workspace: Path) -> tuple[str, ...]:
+    """Return the folders of Ferrule itself that lie in a workspace, as patterns of its names.
+
+    So in a home that is the workspace, nothing reads or writes trust, rules, journal and hooks.
+    """
+    root = os.path.realpath(workspace).rstrip("/")
+    own = list_own_folders()
+    return tuple(folder.removeprefix(root) for folder in own if folder.startswith(f"{root}/"))
+
+
 def _absolute_paths(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(str(Path(path).expanduser().absolute()) for path in paths)

@@ -190,6 +190,11 @@ ATTACKS = (
     Attack("module-config", "mkdir -p $COMMON/modules/x; echo > $COMMON/modules/x/config"),
     Attack("pointer", "rm -f .git; echo gitdir: $OTHER/.git > .git"),
     Attack("strategy", "mkdir -p $GIT/rebase-merge; echo /x > $GIT/rebase-merge/strategy"),
+    Attack("message-link", "ln -sf $OTHER/x $GIT/COMMIT_EDITMSG; ln -sf $OTHER/x $GIT/FETCH_HEAD"),
+    Attack(
+        "reflog-link",
+        "mkdir l; ln -s $OTHER/x l/HEAD; mv $GIT/logs $GIT/l; mv l $GIT/logs; rm -rf l",
+    ),
     Attack("git-dir-moved", "mv $COMMON $COMMON.old; mkdir -p $COMMON/hooks"),
     Attack("git-dir-removed", "rm -rf $COMMON/hooks $COMMON/config $GIT/commondir $GIT/gitdir"),
     Attack("bare", "mkdir b; cd b; mkdir objects refs hooks; echo > config; echo ref: x > HEAD"),

@@ -3,7 +3,8 @@
 The workspace is a repository of the person's, with a filter that no file uses. Its hooks lie in
 `.githooks` if its configuration says so, else in `.git/hooks`. A row is its name, where hooks lie,
 the script of a command, and what it did to the code before. `<E>` is what must not run: it leaves a
-mark. Afterwards the person works with git (`WORK`).
+mark, which is `<M>`, a file of the person's that git must not write either. Afterwards the person
+works with git (`WORK`).
 """
 
 from __future__ import annotations
@@ -48,6 +49,15 @@ PLANTED: tuple[tuple[str, Hooks, str, Before], ...] = (
     ("repository-without-name", "", "mkdir -p sub/objects sub/refs; echo 'ref: refs/heads/main' > sub/HEAD; printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = %s\\n\\tfsmonitor = <E>\\n' $PWD/sub > sub/config", FAILED),
     ("attributes", "", "echo '* filter=x' > .git/info/attributes", FAILED),
     ("common-folder", "", "cp -r .git c; printf '[core]\\n\\tfsmonitor = <E>\\n' >> c/config; echo $PWD/c > .git/commondir", CONTROL),
+    # Links that git would write through, with a text that the command chose.
+    ("message-link", "", "rm -f .git/COMMIT_EDITMSG; ln -s <M> .git/COMMIT_EDITMSG", FAILED),
+    ("message-link-relative", "", "rm -f .git/COMMIT_EDITMSG; ln -s ../../../mark .git/COMMIT_EDITMSG", FAILED),
+    ("message-link-moved-in", "", "ln -s <M> l; mv -f l .git/COMMIT_EDITMSG", FAILED),
+    ("message-link-hard", "", "ln -s <M> l; rm -f .git/COMMIT_EDITMSG; ln -P l .git/COMMIT_EDITMSG", FAILED),
+    ("reflog-link", "", "rm .git/logs/HEAD; ln -s <M> .git/logs/HEAD", FAILED),
+    ("reflog-link-in-a-folder", "", "mkdir l; ln -s <M> l/HEAD; mv .git/logs .git/old; mv l .git/logs", FAILED),
+    ("reflog-link-in-a-repository", "", "mkdir -p l/logs; ln -s <M> l/logs/HEAD; mv .git/logs .git/old; mv l/logs .git", FAILED),
+    ("reflog-folder-link", "", "mkdir l; ln -s <M> l/HEAD; mv .git/logs .git/old; ln -s ../l .git/logs", FAILED),
     (
         "rebase-step",
         "",

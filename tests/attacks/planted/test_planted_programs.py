@@ -367,6 +367,12 @@ async def test_a_program_that_needs_its_own_rights_is_refused_in_the_workspace(p
         "env node server.js",
         "nice -n 5 node server.js",
         "docker compose up",
+        "git status",
+        "pre-commit run",
+        "pytest -q",
+        "eslint .",
+        "bun /opt/server.ts",
+        "Rscript /opt/server.R",
         "script-of-planted-interpreter",
     ],
 )
@@ -374,7 +380,8 @@ def test_a_command_line_that_loads_what_commands_can_write_is_not_trusted(
     words: str, planted: Planted
 ):
     real = planted.base / "real"
-    for name in ("node", "uvx", "npx", "docker", "python3", "make", "cat", "env", "nice"):
+    names = "node uvx npx docker python3 make cat env nice git pre-commit pytest eslint bun Rscript"
+    for name in names.split():
         planted.make(real / name)
     (planted.work / "settings.json").write_text("{}")
     planted.make(planted.work / "bin/interpreter")

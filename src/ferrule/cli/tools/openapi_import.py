@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import click
 
+from ferrule.cli.new_files import write_named_file
 from ferrule.cli.terminal import escape_invisible
 from ferrule.core.calls import encode_json
 from ferrule.core.errors import ConfigError
@@ -106,7 +107,7 @@ def openapi(file: Path, out: Path | None, force: bool, **chosen: Any) -> None:
     if out is None:
         click.echo(text, nl=False)
     else:
-        out.write_text(text, encoding="utf-8")
+        write_named_file(out, text)
     for line in _next_steps(manifest, out):
         click.echo(escape_invisible(line), err=True)
 

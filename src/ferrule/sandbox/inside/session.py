@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import os
 import socket
@@ -146,9 +147,7 @@ class SandboxRecord:
     def prepare(self) -> None:
         """Do what is the same for all commands and costs time, before anything is forked."""
         self.load_name_rules()
-        # Shared by the mediators of all commands: no folder is moved while another command adds to
-        # it.
-        self.lock = os.memfd_create("ferrule", os.MFD_CLOEXEC)
+        self.lock = _open_lock(self.roots[0])
         try:
             groups.enter(self.groups)
             if self.backend != "namespaces":
@@ -178,3 +177,35 @@ class SandboxRecord:
             return
         socket.send_fds(listener, [b"+"], [descriptor])
         os.close(descriptor)
+
+
+_LOCKS = "/dev/shm/ferrule-{}"
+
+
+def _open_lock(root: str) -> int:
+    """Return the file that the mediators of all commands in a workspace lock.
+
+    No folder is moved, or made a repository, while another command adds to it, be it one of this
+    session, of another or of another process. So the file has a name, in memory and out of the
+    view of commands. Where there is no such place, it is this session's alone. What it counts
+    begins anew: commands that ended at once have not given theirs back.
+    """
+    try:
+        status = os.stat(root)  # noqa: PTH116  pathlib is not loaded here
+        folder = _LOCKS.format(os.geteuid())
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)  # noqa: PTH102  pathlib is not loaded here
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            found = os.fstat(held)
+            if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+                raise PermissionError(folder)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            name = f"{status.st_dev}-{status.st_ino}"
+            lock = os.open(name, flags, 0o600, dir_fd=held)
+        finally:
+            os.close(held)
+    except OSError:
+        return os.memfd_create("ferrule", os.MFD_CLOEXEC)
+    os.ftruncate(lock, 0)
+    return lock

@@ -32,7 +32,7 @@ from .notifications import PendingCall, SeccompListener
 from .opening import open_or_create
 from .raw_calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW
 from .renaming import rename
-from .requests import CallRequest, CreatedFile, MediatorContext
+from .requests import CallRequest, CreatedFile, MediatorContext, NeedsExclusive
 from .target_files import find_target
 from .withheld_files import WithheldFiles
 
@@ -129,7 +129,7 @@ class Mediator:
         request = CallRequest(self._context, call, self._callers.find(call.thread))
         self._context.lock(fcntl.LOCK_SH)
         try:
-            result = perform(request)
+            result = _perform_alone_if_needed(perform, request)
         except CallRefused as refusal:
             result = -refusal.error
         except OSError as error:
@@ -140,6 +140,16 @@ class Mediator:
         if result is not None and result < 0 and call.number in self._noted_calls:
             request.note_denied(result)
         return result
+
+
+def _perform_alone_if_needed(
+    perform: Callable[[CallRequest], int | None], request: CallRequest
+) -> int | None:
+    try:
+        return perform(request)
+    except NeedsExclusive:
+        with request.context.lock_exclusively():
+            return perform(request)
 
 
 def _open(request: CallRequest) -> int | None:
@@ -225,6 +235,7 @@ def _make_link(request: CallRequest, target: bytes, base: int, path: bytes) -> i
     if not target:
         return -ENOENT
     place = request.resolve(base, path)
+    request.check_link(request.name_of(place))
     secret = request.check_creation(place)
     request.check_still_waiting()
     result = raw_calls.symlinkat(target, place.folder, place.name)
@@ -250,6 +261,8 @@ def _make_hard_link(
     source = find_target(request, old_base, old_path, flags, follow=bool(flags & AT_SYMLINK_FOLLOW))
     _check_link_source(request, source)
     place = request.resolve(new_base, request.read_string(new_path))
+    if stat.S_ISLNK(os.fstat(source).st_mode):
+        request.check_link(request.name_of(place))
     secret = request.check_creation(place)
     is_named = request.name_of(place) is not None
     if secret is None and is_named and request.is_own(source):

@@ -8,6 +8,7 @@ On top of the lists of `permissions/protected_names.py`:
   root is run by whoever starts Python here, the one in a virtual environment is what pip is for.
   `.git` is exempt: git commands write it, apart from RESERVED names inside.
 * `.git` is a folder or nothing: a file or link of that name leads git to a configuration elsewhere.
+  Nor is a link made below it: git writes what it has to say (`COMMIT_EDITMSG`, `logs`) through one.
 * Where a name lies decides, not which folder was opened: `relative` gives the name by which it is
   judged (`ProtectedNames.find_above`, `judge_content`), which for `hooks/x` in an opened
   `repo/.git` is `.git/hooks/x`, and for one in a bare repository as well.
@@ -38,11 +39,17 @@ MAX_HIDDEN_NAMES = 10_000
 It is half of what one command's view can hide.
 """
 _MAX_CACHED = 16_384
-STARTING_NAMES = ("/ferrule.yaml", "/ferrule.yml", "/.npmrc", "/.yarnrc.yml")
-"""Secret names at the root that say what a program starts: hooks, a script's shell, yarn itself."""
+STARTING_NAMES = ("/ferrule.yaml", "/ferrule.yml", "/.npmrc", "/.yarnrc.yml", "/.envrc*")
+"""Secret names at the root that say what a program starts: hooks, a script's shell, yarn itself,
+and what direnv has the person's shell run (an `.envrc` that is allowed reads `.envrc.local`).
+"""
 
 REDIRECTING_NAMES = (
     ".git/**/commondir",
+    ".git/branches",
+    ".git/remotes",
+    ".git/modules/*/branches",
+    ".git/modules/*/remotes",
     ".git/**/rebase-merge/git-rebase-todo",
     ".git/**/rebase-merge/strategy",
     ".git/**/rebase-apply/apply-opt",
@@ -61,9 +68,10 @@ REDIRECTING_NAMES = (
 
 When a person goes on with a rebase, a pick or a mail that git applies, it runs what the list of
 steps names and the program of the strategy (`/x` is `./git-merge-/x`), and hands the options to
-`git apply`, one of which writes a file anywhere. Attributes start filters and
-drivers; `gitdir` of a linked worktree says which folder may use the repository; the other lists in
-`info` hide files from the person, or have them removed; alternates read another repository.
+`git apply`, one of which writes a file anywhere. Files in `branches` and `remotes` are addresses of
+remotes that the configuration does not have. Attributes start filters and drivers; `gitdir` of a
+linked worktree says which folder may use the repository; the other lists in `info` hide files from
+the person, or have them removed; alternates read another repository.
 """
 
 _GIT_ENTRIES = (b"HEAD", b"objects", b"refs", b"commondir")
@@ -221,6 +229,14 @@ class NameRules:
             judged = self._judge_content(judged, _find_entries(path), in_workspace=is_workspace)
         return judged
 
+    def may_become(self, folder: bytes, name: bytes) -> bool:
+        """Return whether a name below a root may make its folder a repository."""
+        return (
+            name in _GIT_ENTRIES
+            and b".git" not in folder.split(b"/")
+            and self.relative(folder, b"x") is not None
+        )
+
     def _becomes_repository(self, folder: bytes, name: bytes, judged: str) -> bool:
         """Return whether a folder is a repository once it has this name too, and was none.
 
@@ -293,6 +309,10 @@ class NameRules:
     def _matches_protected(self, parts: list[str]) -> bool:
         verdict = self._names.check("/".join(parts), write=True)
         return verdict is not None and verdict.startswith("protected")
+
+    def forbids_link(self, name: str) -> bool:
+        """Return whether a name is below `.git`, where git writes through links."""
+        return any(_matches_component(self._git, part) for part in name.split("/")[:-1])
 
     def may_differ(self, folder: str) -> bool:
         """Return whether names below such a folder may be decided differently than elsewhere.

@@ -2,13 +2,14 @@
 
 A mask covers a name where it is. Moved with its folder, `.git/config` would be an ordinary
 `old/config` to the next command, so a folder is moved only if every name below it stays as it was
-decided: reserved names reserved, secret names secret unless they are the session's own. Most moves
-cannot change that, and look at nothing.
+decided: reserved names reserved, secret names secret unless they are the session's own, and no link
+comes below a `.git`. Most moves cannot change that, and look at nothing.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from errno import EACCES, EBUSY, EINVAL, EPERM
 
@@ -17,16 +18,12 @@ from .caller_process import CallRefused
 from .file_identity import identify
 from .name_rules import FREE, REFUSED, SECRET
 from .path_resolution import ResolvedName
-from .requests import CallRequest, is_folder
+from .requests import CallRequest, NeedsExclusive, is_folder
 
 _NOREPLACE = 1
 _EXCHANGE = 2
 _WHITEOUT = 4
 _MAX_ENTRIES = 50_000
-
-
-class _NeedsExclusive(Exception):
-    pass
 
 
 def rename(
@@ -37,23 +34,6 @@ def rename(
         return -EINVAL
     if flags & _WHITEOUT:
         return -EPERM
-    try:
-        return _rename(request, old_base, old, new_base, new, flags, exclusive=False)
-    except _NeedsExclusive:
-        with request.context.lock_exclusively():
-            return _rename(request, old_base, old, new_base, new, flags, exclusive=True)
-
-
-def _rename(
-    request: CallRequest,
-    old_base: int,
-    old: int,
-    new_base: int,
-    new: int,
-    flags: int,
-    *,
-    exclusive: bool,
-) -> int:
     source = request.resolve(old_base, request.read_string(old))
     # First: a folder that may not be searched is an error before any of the other name.
     status = _status(source)
@@ -65,8 +45,9 @@ def _rename(
         moves.append(_Move(request, source, target, status))
         if flags & _EXCHANGE:
             moves.append(_Move(request, target, source, _status(target)))
-    if not exclusive and any(move.status is None or is_folder(move.status) for move in moves):
-        raise _NeedsExclusive
+    is_alone = request.context.is_exclusive
+    if not is_alone and any(move.status is None or is_folder(move.status) for move in moves):
+        raise NeedsExclusive
     secrets: list[tuple[str, str]] = []
     for move in moves:
         secrets += move.check()
@@ -125,6 +106,8 @@ class _Move:
     ) -> Iterator[tuple[str, str]]:
         """Check one name that moves. `status` is that of `entry` in the folder `within`."""
         folder = is_folder(status)
+        if stat.S_ISLNK(status.st_mode) and not self._is_below_git(old):
+            self.request.check_link(new)
         before = self.request.verdict(old, folder=folder)
         after = self.request.verdict(new, folder=folder)
         if before == after:
@@ -138,6 +121,9 @@ class _Move:
         if after == SECRET and new is not None:
             self.request.context.count_names(1 if folder else status.st_nlink)
             yield identify(within, entry), new
+
+    def _is_below_git(self, name: str | None) -> bool:
+        return name is not None and self.request.context.rules.forbids_link(name)
 
     def _is_in_repository(self, below: str, handle: int) -> bool:
         """Return whether something comes in a repository that is no `.git` into the roots."""

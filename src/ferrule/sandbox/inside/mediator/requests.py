@@ -32,6 +32,10 @@ _COUNT = 8
 """Bytes of the count of names that running commands made and that must be hidden."""
 
 
+class NeedsExclusive(Exception):
+    """A call is judged by what a folder contains: nobody may create a name there meanwhile."""
+
+
 class CreatedFile:
     """A file that the command created and that is hidden from commands of others.
 
@@ -67,10 +71,9 @@ class MediatorContext:
         self.own_files: set[str] = set(rules.own_files)
         self._quota = rules.name_quota
         self._counted = 0
-        # Opened again: locks belong to an open file, and forks of one server share inherited ones.
-        self._lock = (
-            None if lock is None else os.open(f"/proc/self/fd/{lock}", os.O_RDWR | os.O_CLOEXEC)
-        )
+        # Not opened again, which Landlock may refuse: these locks belong to processes.
+        self._lock = None if lock is None else os.dup(lock)
+        self.is_exclusive = False
         self._umask = os.umask(0)
         os.umask(self._umask)
 
@@ -78,14 +81,20 @@ class MediatorContext:
     def lock_exclusively(self) -> Generator[None]:
         """Let no mediator create a name meanwhile. What was looked up before may have changed."""
         self.lock(fcntl.LOCK_EX)
+        self.is_exclusive = True
         try:
             yield
         finally:
+            self.is_exclusive = False
             self.lock(fcntl.LOCK_SH)
 
     def lock(self, how: int) -> None:
-        if self._lock is not None:
-            fcntl.flock(self._lock, how)
+        if self._lock is None:
+            return
+        if how == fcntl.LOCK_EX:
+            # Two that wait for each other to give up the shared one would wait for ever.
+            fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, _COUNT)
+        fcntl.lockf(self._lock, how, 1, _COUNT)
 
     def use_umask(self, umask: int) -> None:
         """Use the caller's umask while we create for it, so that default ACLs work as they do."""
@@ -126,12 +135,12 @@ class MediatorContext:
     def _change_used(self, count: int) -> int:
         if self._lock is None:
             return self._counted + count
-        fcntl.lockf(self._lock, fcntl.LOCK_EX)
+        fcntl.lockf(self._lock, fcntl.LOCK_EX, _COUNT)
         try:
             used = int.from_bytes(os.pread(self._lock, _COUNT, 0), "little") + count
             os.pwrite(self._lock, max(used, 0).to_bytes(_COUNT, "little"), 0)
         finally:
-            fcntl.lockf(self._lock, fcntl.LOCK_UN)
+            fcntl.lockf(self._lock, fcntl.LOCK_UN, _COUNT)
         return used
 
 
@@ -202,10 +211,15 @@ class CallRequest:
         """Return the name relative to a root.
 
         None if the place is below none, or no call can create it.
+
+        Raises:
+            NeedsExclusive: It may make its folder a repository, as others of its names may.
         """
         plain = place.plain
         if not plain or place.on_proc:
             return None
+        if not self.context.is_exclusive and self.context.rules.may_become(place.path, plain):
+            raise NeedsExclusive
         return self.context.rules.relative(place.path, plain)
 
     def check_creation(
@@ -227,6 +241,11 @@ class CallRequest:
         if room:
             self.context.count_names()
         return name
+
+    def check_link(self, name: str | None) -> None:
+        """Refuse a name, relative to a root, that a symbolic link may not have."""
+        if name is not None and self.context.rules.forbids_link(name):
+            raise self.context.refuse(name)
 
     def check_socket_creation(self, place: ResolvedName) -> str | None:
         """Check the name of a socket, which is hidden from commands of others whatever its name."""
