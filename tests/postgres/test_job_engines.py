@@ -487,7 +487,7 @@ def test_the_worker_command_ends_well_whatever_threads_its_libraries_leave(
 @pytest.mark.parametrize(
     ("name", "module"), [("procrastinate", "database"), ("pgqueuer", "pgqueuer")]
 )
-def test_a_worker_whose_connections_fall_silent_gives_them_up_and_goes_on(  # noqa: PLR0913
+def test_a_worker_whose_connections_fall_silent_gives_them_up_and_goes_on(
     url: str,
     faulty: Faulty,
     cluster: Cluster,
