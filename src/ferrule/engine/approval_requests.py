@@ -4,8 +4,11 @@ An approval is for what was shown. The digest is taken before the question and a
 call runs; if both differ, the question is asked again. It covers, for a call that may change
 something: the text of its preview, the content (or absence) of each path that it touches, and the
 scripts that its commands name (`bash build.sh`, `./run`, `sh < x`), with the file in which a build
-tool looks up what to run. Between the second look and the call itself remains a moment in which a
-change is not seen.
+tool looks up what to run, the program that a script's first line names, and each file that a word
+of a program names which is not known to take data (`sed --file=x`). Where only the shell knows what
+an interpreter runs, it covers the files that match (`bash x*.sh`), or all that lie where it starts
+(`sh $X`). Between the second look and the call itself remains a moment in which a change is not
+seen.
 
 Content is read only of what tools may read in the workspace. Of anything else (a secret, a file
 outside, what a link leads to) size, time and number are taken: a question opens nothing, and the
@@ -15,11 +18,14 @@ journal holds no digest of a secret.
 from __future__ import annotations
 
 import asyncio
+import glob
 import hashlib
 import os
 import posixpath
+import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,7 +37,13 @@ from ferrule.core.vocabulary import Refuser
 from ferrule.permissions import filesystem
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
 from ferrule.permissions.call_analysis import analyse_call
-from ferrule.permissions.command_analysis.named_scripts import find_build_files, find_scripts
+from ferrule.permissions.command_analysis.named_scripts import (
+    find_build_files,
+    find_named_files,
+    find_script_patterns,
+    find_scripts,
+)
+from ferrule.permissions.command_analysis.syntax import CommandPart
 from ferrule.permissions.rule_evaluation import PermissionGate
 from ferrule.tools.context import Context
 from ferrule.tools.definition import SideEffect, Tool
@@ -226,6 +238,8 @@ MAX_BYTES = 64 * 1024 * 1024
 """Of a larger file size, time and number are taken instead of the content."""
 MAX_NAMES = 5_000
 """Names of a folder that are looked at."""
+MAX_INTERPRETERS = 5
+"""Scripts that one script's first line leads to; Linux follows no more."""
 
 
 async def digest_files(
@@ -280,10 +294,30 @@ def _paths_of(tool: Tool, values: Mapping[str, Any], gate: PermissionGate) -> It
             for folder in part.folders or ("",):
                 start = posixpath.join(context.starting_folder, folder)
                 yield from (posixpath.join(start, name) for name in names)
+                yield from _find_named_files(part, start)
+                for pattern in find_script_patterns(part):
+                    matches = glob.iglob(pattern, root_dir=start, include_hidden=True)  # noqa: PTH207 - text paths throughout
+                    found = sorted(islice(matches, MAX_NAMES))
+                    yield from (posixpath.join(start, name) for name in found)
 
 
-def _describe(path: str, workspace: filesystem.Workspace | None) -> bytes:
-    """Return what is at a path: its content, or why there is none. Links are not followed."""
+def _find_named_files(part: CommandPart, start: str) -> Iterator[str]:
+    """Yield the files that words of a command name, and build files in folders that they name."""
+    for name in find_named_files(part):
+        path = posixpath.join(start, name)
+        if os.path.isfile(path):  # noqa: PTH113 - text paths throughout
+            yield path
+        elif path != start:
+            yield from (posixpath.join(path, file) for file in find_build_files(part))
+
+
+def _describe(
+    path: str, workspace: filesystem.Workspace | None, interpreters: int = MAX_INTERPRETERS
+) -> bytes:
+    """Return what is at a path: its content, or why there is none. Links are not followed.
+
+    `interpreters` says how often a script is still followed to the program of its first line.
+    """
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
@@ -293,21 +327,30 @@ def _describe(path: str, workspace: filesystem.Workspace | None) -> bytes:
         if stat.S_ISDIR(status.st_mode):
             return b"folder\0" + _describe_folder(path)
         if stat.S_ISREG(status.st_mode):
-            return b"file\0" + _describe_file(path, status, workspace)
+            return b"file\0" + _describe_file(path, status, workspace, interpreters)
         return b"other"
     except OSError as error:
         return f"error {error.errno}".encode()
 
 
 def _describe_file(
-    path: str, status: os.stat_result, workspace: filesystem.Workspace | None
+    path: str, status: os.stat_result, workspace: filesystem.Workspace | None, interpreters: int
 ) -> bytes:
     if workspace is None or status.st_size > MAX_BYTES:
         return _encode_status(status)
     try:
-        return hashlib.sha256(workspace.read(path, limit=MAX_BYTES)).digest()
+        content = workspace.read(path, limit=MAX_BYTES)
     except ToolFailed:
         return _encode_status(status)
+    digest = hashlib.sha256(content).digest()
+    named = re.match(rb"#![ \t]*([^\s\0]+)", content)
+    if named is None or not interpreters:
+        return digest
+    # A relative name begins where the command starts: at the root, as a rule, or beside the script.
+    name = os.fsdecode(named[1])
+    folders = dict.fromkeys((str(workspace.root), posixpath.dirname(path)))
+    places = (posixpath.join(folder, name) for folder in folders)
+    return digest + b"".join(_describe(place, workspace, interpreters - 1) for place in places)
 
 
 def _describe_folder(path: str) -> bytes:

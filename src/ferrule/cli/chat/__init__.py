@@ -2,5 +2,5 @@
 
 Modules: `chat_state`, `chat_terminal`, `command`, `file_references`, `hot_reload`, `live_region`,
 `loop`, `markdown`, `markdown_stream`, `pictures`, `prompt`, `session_commands`, `slash_commands`,
-`status`.
+`status`, `typed_ahead`.
 """

@@ -16,7 +16,6 @@ their owner alone; a file that others can write is an error, not an approval.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any, Literal
 from ferrule.connectors.approval_files import ApprovalFile
 from ferrule.connectors.json_values import mapping_or_empty
 from ferrule.connectors.text_cleaning import diff_texts
+from ferrule.core.calls import parse_json
 from ferrule.core.invisible_characters import escape_for_approval
 from ferrule.core.value_class import frozen
 from ferrule.storage import paths
@@ -132,7 +132,7 @@ class ServerApprovals:
 def _read_facts(covered: str) -> list[str]:
     """Return the stored facts of an approval as lines for a person."""
     try:
-        facts: Any = json.loads(covered)
+        facts: Any = parse_json(covered)
     except ValueError:
         return covered.splitlines()
     return describe_facts(mapping_or_empty(facts))

@@ -6,16 +6,22 @@ timeout 5 sh x.sh   x.sh
 bash < x.sh         x.sh
 cat x.sh | bash     x.sh
 python3 -m tool     tool.py, tool/__main__.py
+sed --file=x.sed    x.sed, if it is there
+bash x*.sh          what only the shell knows
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 
-from .program_facts import INTERPRETERS, SHELLS, program_name
+from .program_facts import INTERPRETERS, PLAIN, SHELLS, WRITERS, program_name
+from .shell_words import UNKNOWN
 from .syntax import CommandPart, Word
 
+_TAKE_DATA = PLAIN | WRITERS | {"git"}
+"""Programs for which the content of a file that they name is data."""
 _RUN_FILES = INTERPRETERS | SHELLS | {".", "source"}
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 _BUILD_FILES = {
@@ -57,15 +63,43 @@ def find_build_files(part: CommandPart) -> tuple[str, ...]:
     return _BUILD_FILES.get(part.wrapped_program, ())
 
 
+def find_named_files(part: CommandPart) -> Iterator[str]:
+    """Yield what may be the name of a file from which a program learns what to do.
+
+    Of a program that is not known to take data these are its words and what stands in them: the
+    value of an option, the members of a list, the words of a quoted command.
+    """
+    if part.wrapped_program in _TAKE_DATA:
+        return
+    for text in _known_texts(part.words)[1:]:
+        yield text
+        yield from filter(None, re.split(r"[=:,\s]+", text))
+        if re.match(r"-[A-Za-z]", text):
+            yield text[2:]
+
+
+def find_script_patterns(part: CommandPart) -> Iterator[str]:
+    """Yield patterns of what only the shell knows that an interpreter is given: `bash s*.sh`.
+
+    `*` stands for any text; a word of which nothing is known (`sh $X`) is `*` alone.
+    """
+    programs = [program_name(word.text) in _RUN_FILES for word in part.words]
+    if True not in programs:
+        return
+    for word in part.words[programs.index(True) :]:
+        if not word.is_known:
+            yield "*" if UNKNOWN in word.text else re.sub("[\1-\3]+", "*", word.text)
+
+
 def _known_texts(words: Sequence[Word]) -> list[str]:
     return [word.text for word in words if word.is_known and word.text]
 
 
 def _find_modules(arguments: Sequence[str]) -> Iterator[str]:
     """Yield the files of the module that `-m` of Python names."""
-    for option, name in itertools.pairwise(arguments):
-        if option == "-m":
-            place = name.replace(".", "/")
+    for option, following in itertools.pairwise((*arguments, "")):
+        if found := re.fullmatch(r"-[A-Za-ln-z]*m(.*)", option):
+            place = (found[1] or following).replace(".", "/")
             yield f"{place}.py"
             yield f"{place}/__main__.py"
 
