@@ -124,6 +124,11 @@ def test_variables_that_are_or_point_to_secrets_do_not_reach_commands(
         ".lefthook/pre-commit/x.sh",
         "bunfig.toml",
         ".perldb",
+        ".config/autostart/x.desktop",
+        ".config/git/config",
+        ".config/systemd/user/x.service",
+        ".local/bin/ls",
+        ".tmux.conf",
     ],
 )
 def test_what_a_program_outside_runs_later_is_not_written(machine: Machine, name: str) -> None:
