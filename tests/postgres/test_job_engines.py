@@ -496,7 +496,7 @@ def test_a_worker_whose_connections_fall_silent_gives_them_up_and_goes_on(
     module: str,
 ) -> None:
     pytest.importorskip(name)
-    monkeypatch.setattr(f"ferrule.job_engines.{module}.SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(f"ferrule.job_engines.{module}.SILENT_SECONDS", 4.0)
     through = url.replace(str(cluster.folder), faulty.dsn.split()[0].removeprefix("host="))
     engine = open_engine(name, EngineOptions(through, lost_after=LOST_AFTER))
     direct = open_engine(name, EngineOptions(url, lost_after=LOST_AFTER))
@@ -516,7 +516,7 @@ def test_a_worker_whose_connections_fall_silent_gives_them_up_and_goes_on(
     async def whole() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         stop = asyncio.Event()
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(3 * SECONDS):
             working = asyncio.create_task(work(stop))
             await begun[ONE.run].wait()
             faulty.stalled.set()

@@ -74,6 +74,7 @@ class PgQueuerEngine(Engine):
             min_size=2,
             max_size=3,
             reset=_leave_as_it_is,
+            timeout=SILENT_SECONDS,
             command_timeout=SILENT_SECONDS,
         )
         async with connecting as pool:
