@@ -108,6 +108,11 @@ def test_a_match_is_looked_for_in_the_beginning_of_a_line() -> None:
     assert [number for number, _ in search_lines([lines], "!", 1, most(9)).found] == [1, 2]
 
 
+def test_a_pattern_that_is_too_long_is_refused() -> None:
+    with pytest.raises(UnreadableArtifact, match="2001 characters, the limit is 2000"):
+        search_lines([b"x\n"], "a" * 2001, 1, most(1))
+
+
 def test_a_broken_pattern_is_said() -> None:
     with pytest.raises(UnreadableArtifact, match="not a regular expression"):
         search_lines([b"x\n"], "(", 1, most(1))

@@ -92,6 +92,10 @@ def test_an_expression_that_cannot_be_used_is_refused_with_its_reason(query: str
         COMMANDS.search(query, "regex")
 
 
+def test_an_expression_looks_at_texts_that_hold_half_a_character() -> None:
+    assert names(ToolIndex([made("odd", "half \ud83d of one")]), "of", "regex") == ["odd"]
+
+
 def test_no_expression_can_make_a_search_hang() -> None:
     long = ToolIndex([made("t", "a" * 20_000)])
     assert names(long, "(a|aa)*(a|aa)*z", "regex") == []

@@ -47,7 +47,7 @@ def compile_for_lines(pattern: str, *, ignore_case: bool = False) -> Any:
 
 
 def find_hits(
-    pattern: Any, content: bytes, *, wanted: int, is_over: Callable[[], bool]
+    pattern: Any, content: bytes, *, wanted: int, is_over: Callable[[], bool] = lambda: False
 ) -> list[Hit]:
     """Return the lines of `content` that match, at most `wanted`.
 
@@ -55,7 +55,7 @@ def find_hits(
         pattern: What `compile_for_lines` returned.
         content: The text, in UTF-8.
         wanted: Most hits.
-        is_over: Whether to stop.
+        is_over: Whether to stop; never, if left out.
 
     Raises:
         OutOfTime: `is_over` said so before the end.

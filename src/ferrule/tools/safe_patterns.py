@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 MAX_PATTERN_LENGTH = 2000
-MAX_COMPILED_BYTES = 8 << 20
+MAX_COMPILED_BYTES = 1 << 20
 """Bytes that a compiled expression and the states it is matched with may take."""
 
 
@@ -29,6 +29,7 @@ def compile_pattern(
     ignore_case: bool = False,
     multiline: bool = False,
     within_lines: bool = False,
+    max_bytes: int = MAX_COMPILED_BYTES,
 ) -> Any:
     """Compile an expression.
 
@@ -37,6 +38,7 @@ def compile_pattern(
         ignore_case: Upper and lower case are the same.
         multiline: `^` and `$` match at every line.
         within_lines: No match holds a line end.
+        max_bytes: What it and its states may take.
 
     Raises:
         PatternError: It is no expression, or too large.
@@ -44,7 +46,7 @@ def compile_pattern(
     # Not at the top: most runs match nothing, and the library takes milliseconds to load.
     re2: Any = importlib.import_module("re2")  # it has no types
     options = re2.Options()
-    options.max_mem = MAX_COMPILED_BYTES
+    options.max_mem = max_bytes
     options.log_errors = False
     options.case_sensitive = not ignore_case
     options.never_nl = within_lines
@@ -63,6 +65,14 @@ def compile_pattern(
         ) from None
 
 
+def check_length(pattern: str) -> None:
+    """Raise PatternError if an expression has too many characters."""
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        raise PatternError(
+            f"the expression has {len(pattern)} characters, the limit is {MAX_PATTERN_LENGTH}"
+        )
+
+
 @lru_cache(maxsize=256)
 def compile_regex(pattern: str) -> Callable[[str], bool]:
     """Return a function that says whether the expression is found anywhere in a text.
@@ -70,10 +80,7 @@ def compile_regex(pattern: str) -> Callable[[str], bool]:
     Raises:
         ValueError: The expression is invalid, too long or too large.
     """
-    if len(pattern) > MAX_PATTERN_LENGTH:
-        raise ValueError(
-            f"the expression has {len(pattern)} characters, the limit is {MAX_PATTERN_LENGTH}"
-        )
+    check_length(pattern)
     search = compile_pattern(pattern.encode("utf-8", "surrogatepass")).search
     return lambda text: search(text.encode("utf-8", "surrogatepass")) is not None
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ferrule.tools.line_matching import PIECE, compile_for_lines, find_hits
+from ferrule.tools.safe_patterns import check_length
 
 MAX_LINE_BYTES = 1 << 20
 """Bytes of a line that are kept."""
@@ -106,6 +107,7 @@ def search_lines(
     `seconds`. Raises UnreadableArtifact.
     """
     try:
+        check_length(pattern)
         compiled = compile_for_lines(pattern)
     except ValueError as error:
         raise UnreadableArtifact(str(error)) from error
@@ -117,7 +119,7 @@ def search_lines(
             read.out_of_time = True
             break
         text = b"".join(line[:MAX_MATCHED_BYTES] + b"\n" for line, _ in lines)
-        for hit in find_hits(compiled, text, wanted=len(lines), is_over=lambda: False):
+        for hit in find_hits(compiled, text, wanted=len(lines)):
             shown = _line_text(*lines[hit.number - 1])
             if not fits(shown):
                 read.next = number + hit.number - 1

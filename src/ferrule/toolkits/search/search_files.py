@@ -219,9 +219,7 @@ class _Search:
         base_names = "\n".join(name.rpartition("/")[2] for name in names)
         content = base_names.encode("utf-8", "surrogateescape")
         hits = await run_blocking(
-            lambda: find_hits(
-                self.pattern.compiled, content, wanted=len(names), is_over=lambda: False
-            )
+            lambda: find_hits(self.pattern.compiled, content, wanted=len(names))
         )
         self.found.names = [names[hit.number - 1] for hit in hits]
 

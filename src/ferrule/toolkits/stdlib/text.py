@@ -17,6 +17,8 @@ from .typed import typed_tool
 MAX_TEXT = 1_000_000
 """Most characters of a text."""
 MAX_PATTERN = 2_000
+MAX_MEMORY = 8 * 1024 * 1024
+"""Bytes that a compiled expression may take."""
 MAX_MATCHES = 1_000
 
 
@@ -88,7 +90,9 @@ def _matches(compiled: Any, found: list[Match], *, partial: bool) -> Matches:
 def _compile(pattern: str, *, ignore_case: bool, multiline: bool) -> Any:
     check_text(pattern, "pattern", MAX_PATTERN)
     try:
-        return compile_pattern(pattern, ignore_case=ignore_case, multiline=multiline)
+        return compile_pattern(
+            pattern, ignore_case=ignore_case, multiline=multiline, max_bytes=MAX_MEMORY
+        )
     except PatternError as error:
         raise RetryCall(f"`pattern` cannot be used: {error}") from None
 

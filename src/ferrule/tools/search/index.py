@@ -195,11 +195,17 @@ class ToolIndex:
     def _regex(self, query: str) -> dict[int, float]:
         if len(query) > _MAX_QUERY:
             raise ValueError(f"an expression of {len(query)} characters; at most {_MAX_QUERY}")
-        matches = compile_pattern(query, ignore_case=True).finditer
+        # As bytes: texts of servers may hold halves of characters.
+        encoded = query.encode("utf-8", "surrogatepass")
+        matches = compile_pattern(encoded, ignore_case=True).finditer
         return {
             number: float(times)
             for number, text in enumerate(self._texts)
-            if (times := sum(1 for _ in islice(matches(text), _MAX_COUNT)))
+            if (
+                times := sum(
+                    1 for _ in islice(matches(text.encode("utf-8", "surrogatepass")), _MAX_COUNT)
+                )
+            )
         }
 
     def _by_function(self, query: str, strategy: Strategy, most: int) -> list[SearchHit]:
