@@ -25,7 +25,7 @@ class Deputy:
 
 DEPUTIES: tuple[Deputy, ...] = (
     Deputy(
-        "our own processes (fork server, sandbox probe, scripts, matcher, code index)",
+        "our own processes (fork server, sandbox probe, scripts, code index)",
         ("the interpreter that runs Ferrule",),
         DeputyRights.OWN,
         "no sandbox of commands; most lock themselves down",
