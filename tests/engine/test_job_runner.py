@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ferrule import Agent
 from ferrule.core.errors import ConfigError, JournalError
 from ferrule.core.events import RunFinished, RunStarted
 from ferrule.core.identity import Identity
@@ -26,6 +27,7 @@ from ferrule.engine.distributed.handing_in import Intake, SetAside
 from ferrule.engine.distributed.job import Job
 from ferrule.engine.distributed.outcomes import Beginning, QueueError
 from ferrule.engine.distributed.runner import Runner
+from ferrule.storage.journal.protocols import Journal
 from leaving_journal import LeavingJournal
 
 SECONDS = 20
@@ -111,6 +113,10 @@ class Gate:
         return {"stop": "done", "code": ""}
 
 
+def make_no_agent(job: Job, journal: Journal) -> Agent:
+    raise AssertionError("no agent is needed")
+
+
 Story = Callable[[Runner, Table, Gate, Engine], Awaitable[None]]
 
 
@@ -126,7 +132,6 @@ def play(journal: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Story], Non
         async def whole() -> None:
             gate, table = Gate(), Table()
             monkeypatch.setattr(running, "run_job", gate.work)
-            made: Any = None
             table_as_any: Any = table
             engine = Engine()
             engine_as_any: Any = engine
@@ -134,7 +139,7 @@ def play(journal: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[Story], Non
                 "w",
                 Intake(table_as_any, engine_as_any),
                 journal,
-                made,
+                make_no_agent,
                 concurrency=2,
                 per_tenant=2,
             )
@@ -228,6 +233,23 @@ def test_a_job_that_is_cancelled_while_it_is_worked_has_that_outcome(
         await job
         assert gate.is_tidy
         assert table.ended == {"run-1": ("cancelled", "")}
+
+    play(story)
+
+
+def test_a_job_that_was_cancelled_before_it_began_in_a_session_with_runs_counts_as_cancelled(
+    play: Callable[[Story], None], journal: LeavingJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal.append("run-1", "earlier", [RunStarted("go")], identity=replace(ME, run="earlier"))
+    run_job = running.run_job
+
+    async def story(worker: Runner, table: Table, gate: Gate, engine: Engine) -> None:
+        monkeypatch.setattr(running, "run_job", run_job)
+        job = Job("go", run="run-1", tenant="acme", user="worker").with_name().as_dict()
+        table.answer = Beginning("begin", job=job, attempt=2, is_cancelled=True)
+        await worker("run-1")
+        assert table.ended == {"run-1": ("cancelled", "")}
+        assert [record.run for record in journal.records("run-1")] == ["earlier"]
 
     play(story)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -211,6 +212,20 @@ def test_a_cancelled_job_ends_its_run_with_a_result_for_every_call(journal: Leav
     ]
     assert [end.stop for end in ends] == ["cancelled"]
     assert count(journal, ToolAnswered) == 1
+
+
+def test_a_job_that_is_cancelled_before_its_run_began_leaves_its_session_as_it_was(
+    journal: LeavingJournal,
+) -> None:
+    bounded(run_job(replace(JOB, run="before"), journal, make))
+    before = list(journal.records(JOB.session))
+
+    def nobody(job: Job, journal: Journal) -> Agent:
+        raise AssertionError("no agent is needed for a run that never begins")
+
+    with pytest.raises(asyncio.CancelledError):
+        bounded(run_job(JOB, journal, nobody, is_cancelled=True))
+    assert list(journal.records(JOB.session)) == before
 
 
 def test_jobs_of_one_session_in_one_process_take_turns(journal: LeavingJournal) -> None:

@@ -65,6 +65,7 @@ class Engine:
         self.tickets: list[tuple[str, float]] = []
         self.withdrawn: list[str] = []
         self.error: Exception | None = None
+        self.is_closed = False
 
     async def prepare(self) -> None:
         """Nothing is needed."""
@@ -83,7 +84,7 @@ class Engine:
         """Nobody works."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        self.is_closed = True
 
 
 def jobs(count: int, tenant: str = "acme", **more: Any) -> list[dict[str, Any]]:
@@ -470,6 +471,17 @@ def test_there_are_figures_before_the_first_worker(url: str) -> None:
         handed.submit(Job("x"))
         found = handed.measure()
     assert (found.waiting, found.working, found.leases) == (1, 0, 0)
+
+
+def test_an_engine_that_cannot_be_prepared_is_closed_again(url: str) -> None:
+    class Unprepared(Engine):
+        async def prepare(self) -> None:
+            raise EngineUnreachable("away")
+
+    engine = Unprepared()
+    with pytest.raises(EngineUnreachable):
+        Jobs(url, engine=engine)
+    assert engine.is_closed
 
 
 def test_a_worker_refuses_a_journal_that_its_outcomes_cannot_be_written_with(url: str) -> None:

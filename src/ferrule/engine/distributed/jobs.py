@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
@@ -70,16 +70,15 @@ class Jobs:
 
     def __init__(self, database: str, *, engine: str | Engine = DEFAULT_ENGINE) -> None:
         self._url = libpq_url(database)
-        self._table = OutcomeTable(self._url)
         self._listening: Connection[Any] | None = None
-        try:
+        with ExitStack() as opened:
+            self._table = opened.enter_context(closing(OutcomeTable(self._url)))
             self._table.check()
             options = EngineOptions(self._url, is_pooled=self._table.is_pooled)
-            self._intake = Intake(self._table, open_engine(engine, options))
-            ask_engine(self._intake.engine.prepare())
-        except BaseException:
-            self._table.close()
-            raise
+            engine_here = opened.enter_context(closing(open_engine(engine, options)))
+            ask_engine(engine_here.prepare())
+            self._intake = Intake(self._table, engine_here)
+            self._opened = opened.pop_all()
 
     def submit(self, job: Job, *, delay: float = 0) -> Job:
         """Submit a job, and return it with its ids. `delay` is in seconds.
@@ -196,9 +195,8 @@ class Jobs:
 
     def close(self) -> None:
         """Close the connections. The end of a `with` block does."""
-        self._intake.engine.close()
-        self._table.close()
         self._hang_up()
+        self._opened.close()
 
     # ---- announcements
 
