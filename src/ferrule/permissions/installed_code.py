@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from importlib.machinery import ModuleSpec
-from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ferrule.core.value_class import frozen
 
 from .provenance import CommandWritable
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint
 
 
 @frozen
@@ -44,6 +47,9 @@ def find_entry_points(
         group: The group, such as `ferrule.plugins`.
         writable: What commands can write.
     """
+    # It loads `email`, and most starts read an index instead (`storage.plugins.installed`).
+    from importlib.metadata import distributions
+
     found: list[EntryPoint] = []
     refused: list[RefusedDistribution] = []
     for distribution in distributions():
