@@ -16,12 +16,13 @@ from ferrule.cli.chat.slash_commands import COMMANDS, complete_argument, find_co
 from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.core.errors import ConfigError
 from ferrule.core.events import ContextAdded, RunStarted
+from ferrule.extensions.skills.loading import LoadedSkills
 
 
-def write_skill(folder: Path, name: str, description: str = "Deploy the shop.") -> None:
+def write_skill(folder: Path, name: str, more: str = "") -> None:
     place = folder / ".claude/skills" / name
     place.mkdir(parents=True)
-    text = f"---\nname: {name}\ndescription: {description}\n---\nDeploy to $ARGUMENTS, carefully.\n"
+    text = f"---\nname: {name}\ndescription: Deploy the shop.\n{more}---\nDeploy to $ARGUMENTS, carefully.\n"
     (place / "SKILL.md").write_text(text)
 
 
@@ -88,6 +89,37 @@ async def test_a_skill_with_the_name_of_a_command_does_not_take_its_place(
     assert "the skill `help`" in read_sent(chat)[0]
 
 
+@pytest.mark.parametrize(
+    ("key", "for_model", "for_person"),
+    [
+        ("disable-model-invocation: true", False, True),
+        ("user-invocable: false", True, False),
+        ("disable-model-invocation: false\nuser-invocable: true", True, True),
+    ],
+)
+async def test_a_skill_says_who_may_call_it(
+    options: dict[str, Any], key: str, *, for_model: bool, for_person: bool
+) -> None:
+    write_skill(Path(options["workspace"]), "publish", f"{key}\n")
+    assembly = assemble_at_terminal(options, interruptible=True)
+    chat = Chat(assembly, assembly.open_session(None))
+    try:
+        offered = assembly.agent.catalog.get("skill")
+        schema = json.dumps(offered.arguments.schema if offered else None)
+        loaded = assembly.agent.resources[LoadedSkills]
+        assert ('"publish"' in schema) is for_model
+        assert ("- publish:" in loaded.catalogue_text) is for_model
+        assert ("publish" in find_commands(chat)) is for_person
+        if for_person:
+            await type_line(chat, options, "/publish now")
+            assert "the skill `publish`" in read_sent(chat)[0]
+            (added,) = read_events(chat, ContextAdded)
+            assert "Deploy to $ARGUMENTS, carefully." in added.text
+    finally:
+        await chat.session.close()
+        await assembly.close()
+
+
 async def test_names_are_completed_and_a_wrong_one_is_said_with_the_nearest(
     chat: Chat, options: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,9 +133,14 @@ async def test_names_are_completed_and_a_wrong_one_is_said_with_the_nearest(
     assert read_sent(chat) == []
 
 
+@pytest.mark.parametrize("is_for_model", [True, False])
 async def test_a_rule_that_denies_a_skill_denies_it_to_whom_types_it(
-    options: dict[str, Any],
+    options: dict[str, Any], *, is_for_model: bool
 ) -> None:
+    if not is_for_model:
+        for file in Path(options["workspace"]).glob(".claude/skills/*/SKILL.md"):
+            text = file.read_text()
+            file.write_text(text.replace("name:", "disable-model-invocation: true\nname:", 1))
     settings = Path(options["workspace"], ".ferrule/ferrule.yaml")
     settings.parent.mkdir()
     settings.write_text("permissions:\n  deny: [Skill(deploy)]\n")
@@ -111,6 +148,7 @@ async def test_a_rule_that_denies_a_skill_denies_it_to_whom_types_it(
     chat = Chat(assembly, assembly.open_session(None))
     try:
         assert "deploy" not in find_commands(chat)
+        assert (assembly.agent.catalog.get("skill") is not None) is is_for_model
     finally:
         await chat.session.close()
         await assembly.close()

@@ -29,6 +29,7 @@ from .chat_state import Chat
 
 with lazy_imports():
     from ferrule.extensions.skills import loading
+    from ferrule.extensions.skills import tool as skill_tool
 
 KEYS = (
     ("@PATH", "give the model a file along with the message"),
@@ -240,33 +241,32 @@ async def _show_help(chat: Chat, rest: str) -> None:
 async def _call_skill(chat: Chat, rest: str) -> None:
     """Have the model read a skill and do what it says: `NAME [ARGUMENTS]`."""
     name, _, arguments = rest.partition(" ")
-    known = [skill.name for skill in _list_skills(chat)]
+    found = {one.skill.name: one for one in _list_skills(chat)}
     if not name:
-        listed = ", ".join(known) or "none; `ferrule skills check` reports those that do not load"
+        listed = ", ".join(found) or "none; `ferrule skills check` reports those that do not load"
         raise ConfigError(f"a skill is missing; write its name after the command. Skills: {listed}")
-    if name not in known:
-        suggestion = suggest_names(name, known, "`ferrule skills list` lists them")
+    if name not in found:
+        suggestion = suggest_names(name, list(found), "`ferrule skills list` lists them")
         raise ConfigError(f"there is no skill `{name}`; {suggestion}")
     chat.assembly.terminal.write_progress(f"▸ skill {name}", style="bold cyan")
-    result = await _call_as_typed(chat, "skill", {"name": name})
-    if not result.success:
-        _show_result(chat, result)
-        return
-    chat.session.history.add_context(f"(I called the skill `{name}`)\n{_as_text(result)}")
+    text = skill_tool.render_skill(found[name])
+    chat.session.history.add_context(f"(I called the skill `{name}`)\n{text}")
     chat.next_message = f"Do what the skill `{name}` says."
     if arguments.strip():
         chat.next_message += f" Its arguments (`$ARGUMENTS`): {arguments.strip()}"
 
 
-def _list_skills(chat: Chat) -> tuple[loading.Skill, ...]:
-    found = chat.assembly.agent.resources.get(loading.LoadedSkills)
-    return found.skills if isinstance(found, loading.LoadedSkills) else ()
+def _list_skills(chat: Chat) -> list[skill_tool.FoundSkill]:
+    """Return the skills that a person may call."""
+    loaded = chat.assembly.agent.resources.get(loading.LoadedSkills)
+    found = loaded.found if isinstance(loaded, loading.LoadedSkills) else ()
+    return [one for one in found if one.skill.is_for_person]
 
 
 def find_commands(chat: Chat) -> dict[str, SlashCommand]:
     """Return the slash commands by name: ours, and a skill of any other name."""
     found = dict(COMMANDS)
-    for skill in _list_skills(chat):
+    for skill in (one.skill for one in _list_skills(chat)):
         if skill.name not in COMMANDS:
             about = f"skill: {' '.join(skill.description.split())}"
             found[skill.name] = SlashCommand(
@@ -285,7 +285,7 @@ def _shorten(text: str) -> str:
 
 def describe_hidden_skills(chat: Chat) -> str:
     """Return which skills have the name of a command, and how to call them; "" for none."""
-    hidden = [skill.name for skill in _list_skills(chat) if skill.name in COMMANDS]
+    hidden = [one.skill.name for one in _list_skills(chat) if one.skill.name in COMMANDS]
     return "; ".join(
         f"`/{name}` is a command of the chat, and `/skill {name}` calls the skill of that name"
         for name in hidden
@@ -361,7 +361,7 @@ def complete_argument(chat: Chat, command: str, beginning: str) -> list[str]:
     if command == "mode":
         values = MODES
     elif command == "skill":
-        values = [skill.name for skill in _list_skills(chat)]
+        values = [one.skill.name for one in _list_skills(chat)]
     elif command == "permissions":
         granted = [rule.text for rule in chat.session.approvals.rules if rule.list == "allow"]
         values = [f"forget {text}" for text in granted]

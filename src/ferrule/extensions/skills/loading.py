@@ -50,9 +50,10 @@ MOST_ENTRIES = 1_000
 class LoadedSkills:
     """The loaded skills, sorted by name.
 
-    `tools` is empty, or holds the tool `skill`; `catalogue_text` is for the system text. `warnings`
-    are all a person should know; `broken` are those of them that kept a skill from being loaded.
-    `inert` names the skills of a repository that is not trusted.
+    `tools` is empty, or holds the tool `skill`; `catalogue_text` is for the system text. Both leave
+    out skills that are for the person alone. `warnings` are all a person should know; `broken` are
+    those of them that kept a skill from being loaded. `inert` names the skills of a repository that
+    is not trusted.
     """
 
     skills: tuple[Skill, ...] = ()
@@ -68,9 +69,7 @@ class LoadedSkills:
 
         A skill is refused by a rule `Skill(name)`, or because no tool may read its file.
         """
-        if not self.tools:
-            return self
-        tool = self.tools[0]
+        tool = make_skill_tool(self.found)
         kept = tuple(found for found in self.found if not _is_refused(rules, tool, found.skill))
         if len(kept) == len(self.found):
             return self
@@ -303,11 +302,12 @@ def _assemble(
 ) -> LoadedSkills:
     found = tuple(sorted(found, key=lambda one: one.skill.name))
     skills = tuple(one.skill for one in found)
-    text, shortened = render_catalogue(skills)
+    offered = [one for one in found if one.skill.is_for_model]
+    text, shortened = render_catalogue([one.skill for one in offered])
     warnings = tuple(one for one in warnings if one.where != _CATALOGUE)
     if shortened:
         warnings = (*warnings, FileWarning(_CATALOGUE, shortened))
-    tools = (make_skill_tool(found),) if found else ()
+    tools = (make_skill_tool(offered),) if offered else ()
     return LoadedSkills(skills, warnings, tools, text, inert, broken, found)
 
 

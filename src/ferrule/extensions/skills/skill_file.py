@@ -16,6 +16,9 @@ to 64 lower-case letters, digits and single hyphens. `description` has 1 to 1,02
 
 `allowed-tools` is parsed and shown to people, and grants nothing: what a tool may do is decided by
 rules and by the person, not by the text that asks for it.
+
+Claude Code adds two keys (https://code.claude.com/docs/en/skills): with `disable-model-invocation:
+true` only a person calls the skill, with `user-invocable: false` only the model does.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from ferrule.extensions.front_matter import (
     Document,
     FileWarning,
     find_unknown_keys,
+    get_bool,
     get_field,
     get_text,
     parse_document,
@@ -38,7 +42,16 @@ from ferrule.extensions.front_matter import (
 from ferrule.storage.settings.yaml_tree import Node
 
 FILE_NAME = "SKILL.md"
-KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+KEYS = (
+    "name",
+    "description",
+    "license",
+    "compatibility",
+    "metadata",
+    "allowed-tools",
+    "disable-model-invocation",
+    "user-invocable",
+)
 MAX_NAME = 64
 MAX_DESCRIPTION = 1024
 MAX_COMPATIBILITY = 500
@@ -57,6 +70,7 @@ class Skill:
     """A skill as it was written.
 
     `file` is its `SKILL.md` as people see it: relative to the workspace, or absolute outside of it.
+    `is_for_model` and `is_for_person` say who may call it.
     """
 
     name: str
@@ -68,6 +82,8 @@ class Skill:
     compatibility: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     allowed_tools: tuple[str, ...] = ()
+    is_for_model: bool = True
+    is_for_person: bool = True
     warnings: tuple[FileWarning, ...] = ()
 
     @property
@@ -100,6 +116,8 @@ def parse_skill(data: bytes, file: str, origin: Origin = "repository") -> Skill:
         compatibility=_text(fields, "compatibility", MAX_COMPATIBILITY, warnings),
         metadata=metadata,
         allowed_tools=_allowed_tools(fields, warnings),
+        is_for_model=not get_bool(fields, "disable-model-invocation"),
+        is_for_person=get_bool(fields, "user-invocable", default=True),
         warnings=tuple(warnings),
     )
 

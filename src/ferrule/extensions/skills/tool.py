@@ -22,7 +22,7 @@ from ferrule.tools.decorator import tool_from_function
 from ferrule.tools.definition import Tool, Touch
 
 from .resources import SkillFiles
-from .skill_file import FILE_NAME, Skill
+from .skill_file import FILE_NAME, MOST_BYTES, Skill
 
 NAME = "skill"
 PIECE_SIZE = 40_000
@@ -107,7 +107,9 @@ def _check_rules(found: FoundSkill, context: Context) -> None:
 def _skill_text(found: FoundSkill, offset: int = 0) -> str:
     skill = found.skill
     whole = skill.body or skill.description
-    piece, note = _cut(whole, offset, f"`{skill.name}`", WHOLE_SIZE)
+    # What the model cannot ask for is given whole, and no file is offered that it cannot read.
+    most = WHOLE_SIZE if skill.is_for_model else MOST_BYTES
+    piece, note = _cut(whole, offset, f"`{skill.name}`", most)
     text = frame_text("skill", piece, name=skill.name, by=_WHOSE[skill.origin]) + note
     parts = [_REPOSITORY] if skill.origin == "repository" else []
     if skill.compatibility:
@@ -119,7 +121,7 @@ def _skill_text(found: FoundSkill, offset: int = 0) -> str:
             f"Its files are in `{skill.folder}`; the paths it names are relative to that. "
             "Read them with the file tools."
         )
-    elif names := found.resources.list_names():
+    elif skill.is_for_model and (names := found.resources.list_names()):
         listed = ", ".join(quote_path(name) for name in names)
         parts.append(f"Its files, read with `skill`, this name and `path`: {listed}")
     return "\n\n".join(parts)
