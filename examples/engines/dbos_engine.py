@@ -52,7 +52,8 @@ class DbosEngine(Engine):
                 await asyncio.to_thread(asyncio.run, self.submit([Ticket(run, "", "", 0)]))
 
         await asyncio.to_thread(DBOS.launch)
-        await DBOS.register_queue_async("ferrule", worker_concurrency=concurrency)
+        # Its async calls give this loop an executor of DBOS, which ends with `destroy`.
+        await asyncio.to_thread(DBOS.register_queue, "ferrule", worker_concurrency=concurrency)
         try:
             while not stop.is_set():
                 await asyncio.to_thread(self._beat, me, dbos)
