@@ -121,6 +121,7 @@ def base() -> Iterator[Path]:
     # Not below /tmp: that is a folder of its own inside the sandbox.
     made = Path(tempfile.mkdtemp(prefix="ferrule-work-", dir=Path.home())).resolve()
     _project(made / "kept")
+    (made / "temporary").mkdir()
     yield made
     shutil.rmtree(made)
 
@@ -174,7 +175,8 @@ def test_ordinary_work_is_the_same_inside(base: Path, confined: Confined, work: 
         ["bash", "--noprofile", "--norc", "-c", script],
         check=False,
         cwd=project,
-        env={**os.environ, **ME},
+        # A pytest that ends removes old folders of all others, which can take minutes.
+        env={**os.environ, **ME, "TMPDIR": str(base / "temporary")},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
