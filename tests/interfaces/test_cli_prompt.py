@@ -134,9 +134,9 @@ async def test_the_prompt_shows_tool_risk_arguments_reason_preview_and_answers(
         "┃",
         "┃ [1] once      this call only",
         "┃ [2] session   until this session ends: Edit(//w/a.txt)",
-        "┃ [2b]      or Edit(//w/**)",
+        "┃ [2b]      or Edit(//w/**): every edit below that folder",
         "┃ [3] remember  from now on: Edit(//w/a.txt)",
-        "┃ [3b]      or Edit(//w/**)",
+        "┃ [3b]      or Edit(//w/**): every edit below that folder",
         "┃ [4] deny      or type a reason, which the model reads",
     ]
 

@@ -43,6 +43,13 @@ _DESCRIPTIONS: dict[ApprovalChoice, str] = {
     "remember": "from now on:",
     "mode": "from now on, unasked: edits here, and commands that the sandbox holds",
 }
+_MEANINGS = (
+    ("Edit(", "/**)", "every edit below that folder"),
+    ("Read(", "/**)", "every read below that folder"),
+    ("Bash(", ":*)", "every command that begins like this"),
+    ("WebFetch(", ")", "every address of that host"),
+)
+"""What a rule with this start and this end means."""
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _DENIALS = ("4", "n", "no", "deny", "d")
 _UNCLEAR = ("y", "yes", "ok", "okay", "sure", "allow", "always")
@@ -207,11 +214,14 @@ def _body(request: ApprovalRequest, *, full: bool) -> Iterator[tuple[str, str]]:
 
 
 def _describe_grant(rule: str, request: ApprovalRequest) -> str:
-    """Return a grant as it is written; one of all commands with what it means."""
+    """Return a grant as it is written, with what it means if it is about more than this call."""
     runs_commands = any(touch.kind == "command" for touch in request.tool.touches.values())
-    if rule != request.tool.full_name or not runs_commands:
-        return rule
-    return f"{rule}: every command that the sandbox keeps in this folder"
+    if rule == request.tool.full_name and runs_commands:
+        return f"{rule}: every command that the sandbox keeps in this folder"
+    for start, end, meaning in _MEANINGS:
+        if rule.startswith(start) and rule.endswith(end):
+            return f"{rule}: {meaning}"
+    return rule
 
 
 def _answers(offered: list[AnswerKey], request: ApprovalRequest) -> Iterator[tuple[str, str]]:
