@@ -19,7 +19,8 @@ import re
 from typing import Any
 
 from . import lenient_json
-from .dialect import BodyEnding, FoundCall, OfferedTools, ParsedBody
+from .dialect import BodyEnding, FoundCall, ParsedBody
+from .offered_tools import OfferedTools
 
 _NAMES = ("name", "tool_name", "tool", "function", "function_name", "action", "recipient_name")
 _ARGUMENTS = (

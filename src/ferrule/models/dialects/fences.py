@@ -14,7 +14,8 @@ import re
 from collections.abc import Callable
 
 from . import call_shapes, lenient_json, pythonic
-from .dialect import FoundCall, OfferedTools
+from .dialect import FoundCall
+from .offered_tools import OfferedTools
 from .regions import FencedBlock, Item, RegionOutcome
 
 Nested = Callable[[str], "tuple[FoundCall, ...]"]

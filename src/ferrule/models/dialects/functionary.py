@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from ferrule.core.calls import ToolCall
 
 from . import lenient_json
-from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody
+from .dialect import BodyEnding, CallForm, FoundCall, ParsedBody
+from .offered_tools import OfferedTools
 
 _NEXT = r"(?=>>>[A-Za-z_][\w.:-]{0,63}\n)"
 

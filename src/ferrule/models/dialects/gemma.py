@@ -16,7 +16,8 @@ from typing import Any
 from ferrule.core.calls import ToolCall
 
 from . import lenient_json
-from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody, mark_unreadable
+from .dialect import BodyEnding, CallForm, FoundCall, ParsedBody, mark_unreadable
+from .offered_tools import OfferedTools
 
 _HEAD = re.compile(r"[\s,;]*(?:call:)+\s*([A-Za-z_][\w./-]*)(?::\1)?\s*(?=[{(])")
 QUOTE = r'<\|"\|>|<escape>|<\|\'\|>'

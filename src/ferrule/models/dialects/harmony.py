@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from ferrule.core.calls import ToolCall
 
 from . import lenient_json
-from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody
+from .dialect import BodyEnding, CallForm, FoundCall, ParsedBody
+from .offered_tools import OfferedTools
 
 HEADER = r"<\|start\|>assistant|<\|channel\|>"
 """Begins a message's header; `<|message|>` ends it."""

@@ -17,7 +17,8 @@ from ferrule.core.calls import ToolCall
 
 from . import lenient_json
 from .call_shapes import read_json_calls
-from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody
+from .dialect import BodyEnding, CallForm, FoundCall, ParsedBody
+from .offered_tools import OfferedTools
 from .pythonic import render_json_list
 
 _HEAD = re.compile(

@@ -36,7 +36,8 @@ from ferrule.core.calls import ToolCall
 from ferrule.core.value_class import frozen
 
 from . import lenient_json
-from .dialect import BodyEnding, FoundCall, OfferedTools, ParsedBody, json_type_of, mark_unreadable
+from .dialect import BodyEnding, FoundCall, ParsedBody, mark_unreadable
+from .offered_tools import OfferedTools, json_type_of
 
 PREFIX = r"(?:(?:antml|minimax|steptml|seed|atem|mm|longcat|xai):|[|｜]{1,2} ?DSML ?[|｜]{1,2} ?)?"
 """What may stand before the tag names. DeepSeek's bars are U+FF5C; ASCII bars are seen too."""

@@ -17,7 +17,8 @@ from ferrule.core.calls import ToolCall
 
 from . import lenient_json
 from .brackets import find_closing_bracket
-from .dialect import BodyEnding, FoundCall, OfferedTools, ParsedBody
+from .dialect import BodyEnding, FoundCall, ParsedBody
+from .offered_tools import OfferedTools
 
 LOOKS_LIKE_CALL = re.compile(r"\[?\s*[A-Za-z_][\w.]*\s*\(")
 _LARGEST = 200_000

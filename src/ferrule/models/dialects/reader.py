@@ -18,7 +18,8 @@ from ferrule.core.calls import ToolCall
 from ferrule.core.value_class import frozen
 
 from . import fences, gemma, harmony, parameter_tags, reasoning, section_tokens, tagged_calls
-from .dialect import MAX_MARK_LENGTH, CallForm, Dialect, FoundCall, OfferedTools, mark_unreadable
+from .dialect import MAX_MARK_LENGTH, CallForm, Dialect, FoundCall, mark_unreadable
+from .offered_tools import OfferedTools
 from .regions import (
     BareRegion,
     DoubtfulRegion,

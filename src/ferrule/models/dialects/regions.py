@@ -20,7 +20,8 @@ from ferrule.core.value_class import frozen
 
 from . import call_shapes, lenient_json, pythonic, reasoning
 from .brackets import BracketMatcher
-from .dialect import MAX_MARK_LENGTH, BodyEnding, CallForm, FoundCall, OfferedTools
+from .dialect import MAX_MARK_LENGTH, BodyEnding, CallForm, FoundCall
+from .offered_tools import OfferedTools
 
 _MOST_TRIES = 64
 """Closing marks that are tried within one call. With more of them it ends at the first one."""

@@ -33,7 +33,8 @@ from collections.abc import Sequence
 from ferrule.core.calls import ToolCall
 
 from . import lenient_json, parameter_tags
-from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody, mark_unreadable
+from .dialect import BodyEnding, CallForm, FoundCall, ParsedBody, mark_unreadable
+from .offered_tools import OfferedTools
 from .parameter_tags import PREFIX, read_calls, read_markup
 
 _BAR = "[|｜]"

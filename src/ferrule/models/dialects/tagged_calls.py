@@ -27,7 +27,8 @@ from dataclasses import replace
 
 from . import lenient_json
 from .call_shapes import read_json_calls
-from .dialect import BodyEnding, CallForm, FoundCall, OfferedTools, ParsedBody, mark_unreadable
+from .dialect import BodyEnding, CallForm, FoundCall, ParsedBody, mark_unreadable
+from .offered_tools import OfferedTools
 from .parameter_tags import PREFIX, read_markup
 from .pythonic import LOOKS_LIKE_CALL, read_pythonic
 

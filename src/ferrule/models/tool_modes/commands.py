@@ -34,7 +34,8 @@ from ferrule.core.messages import Message
 from ferrule.core.value_class import frozen
 from ferrule.models.client import Exchange, ModelClient, ModelOptions, Sink, ToolSpec
 from ferrule.models.dialects import ReplyReader, starts_in_reasoning
-from ferrule.models.dialects.dialect import admitted_types, json_type_of, mark_unreadable
+from ferrule.models.dialects.dialect import mark_unreadable
+from ferrule.models.dialects.offered_tools import admitted_types, json_type_of
 
 from .plain_history import PlainHistory
 from .reading_sinks import ReadingSink, join_reasoning, stop_reason
