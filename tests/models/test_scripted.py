@@ -33,6 +33,15 @@ def played(
     return asyncio.run(run())
 
 
+def test_a_function_in_place_of_steps_answers_every_ask_and_leaves_nothing_over() -> None:
+    def count(history: Sequence[Message]) -> Step:
+        return says(f"{len(history)} so far")
+
+    model_client = Scripted(count)
+    assert [answer.text for answer in played(model_client, 3)] == ["1 so far"] * 3
+    model_client.assert_finished()
+
+
 def test_it_says_and_calls_what_the_script_says() -> None:
     script = [
         calls(("add", {"a": 1}), ("add", '{"broken', "id7"), text="adding"),

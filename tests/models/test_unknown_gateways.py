@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import pytest
 
 from ferrule.core.errors import ProviderError
 from ferrule.core.events import ModelAnswered
+from ferrule.core.messages import UserMessage
 from ferrule.models.client import ModelClient, ModelOptions
 from ferrule.models.openai.chat import OpenAIChat
 from ferrule.models.tool_modes.live_probe import probe_capabilities
@@ -18,6 +19,7 @@ from ferrule.models.tool_modes.selection import open_exchange
 from ferrule.testing.http_double import HttpDouble, Reply, Request
 from ferrule.testing.model_client_conformance import ADD, HELLO, RecordingSink
 
+Told = TypeVar("Told")
 Manner = Callable[[dict[str, Any]], Reply]
 
 
@@ -99,24 +101,41 @@ class Gateway:
     def client(self) -> ModelClient:
         return OpenAIChat("house-model", base_url=f"{self.double.url}/v1", api_key="k")
 
+    def probes(self) -> list[dict[str, Any]]:
+        return [asked for asked in self.asks if "report_ready" in json.dumps(asked["messages"])]
 
-def ask(manner: Manner, *, asks: int = 1) -> tuple[list[ModelAnswered], list[str], Gateway]:
-    """The answers, the notices of falling, and the gateway."""
+
+def tell(
+    manner: Manner, story: Callable[[Gateway, ModelClient], Awaitable[Told]]
+) -> tuple[Told, Gateway]:
+    """What a story with a client of such a gateway comes to, and the gateway."""
     gateway = Gateway(manner)
 
-    async def story() -> list[ModelAnswered]:
+    async def whole() -> Told:
         async with asyncio.timeout(20), gateway.double:
             model_client = gateway.client()
             try:
-                exchange, tool_mode = await open_exchange(
-                    model_client, "auto", "Be brief.", [ADD], ModelOptions()
-                )
-                assert tool_mode == "native"
-                return [await exchange.ask(HELLO, sink=gateway.listener) for _ in range(asks)]
+                return await story(gateway, model_client)
             finally:
                 await model_client.close()
 
-    answers = asyncio.run(story())
+    return asyncio.run(whole()), gateway
+
+
+def ask(
+    manner: Manner, *, asks: int = 1, streams: bool = True
+) -> tuple[list[ModelAnswered], list[str], Gateway]:
+    """The answers, the notices of falling, and the gateway."""
+
+    async def story(gateway: Gateway, client: ModelClient) -> list[ModelAnswered]:
+        exchange, tool_mode = await open_exchange(
+            client, "auto", "Be brief.", [ADD], ModelOptions()
+        )
+        assert tool_mode == "native"
+        sink = gateway.listener if streams else None
+        return [await exchange.ask(HELLO, sink=sink) for _ in range(asks)]
+
+    answers, gateway = tell(manner, story)
     falls = [text for topic, text in gateway.listener.notices if topic == "fallback"]
     return answers, falls, gateway
 
@@ -165,8 +184,7 @@ def test_an_answer_that_ignores_the_tools_falls_and_says_so(manner: Manner) -> N
     assert [(made(answer), answer.tool_mode) for answer in answers] == [(ADDED, "text")] * 2
     assert "native is ignored" in falls[0]
     assert "constrained" in falls[1]
-    probes = [asked for asked in gateway.asks if "report_ready" in json.dumps(asked["messages"])]
-    assert len(probes) == 1
+    assert len(gateway.probes()) == 1
 
 
 def test_an_answer_that_stands_is_shown_once() -> None:
@@ -178,6 +196,43 @@ def test_an_answer_that_stands_is_shown_once() -> None:
     assert "".join(gateway.listener.pieces) == "Hello!"
     assert "native is ignored" in falls[0]
     assert answers[0].usage.input == 2 * 90
+
+
+def test_an_answer_that_stands_is_the_same_without_streaming() -> None:
+    """A server that answers its own tools, but not the probe's, such as a stub of somebody's."""
+
+    def in_its_mode(asked: dict[str, Any]) -> Reply:
+        return message(content="Hello!" if "tools" in asked else "In words, then.")
+
+    answers, _, _ = ask(in_its_mode, streams=False)
+    assert (answers[0].text, answers[0].tool_mode) == ("Hello!", "text")
+
+
+def test_conversations_at_the_same_time_share_one_probe() -> None:
+    async def story(gateway: Gateway, client: ModelClient) -> list[ModelAnswered]:
+        opened = [await open_exchange(client, "auto", "", [ADD]) for _ in range(4)]
+        return await asyncio.gather(*(exchange.ask(HELLO) for exchange, _ in opened))
+
+    answers, gateway = tell(shy, story)
+    assert [answer.tool_mode for answer in answers] == ["native"] * 4
+    assert len(gateway.probes()) == 1
+
+
+def test_a_call_in_one_conversation_saves_the_others_the_probe() -> None:
+    def choosy(asked: dict[str, Any]) -> Reply:
+        return called(asked) if "Add" in asked["messages"][-1]["content"] else message(content="Hi")
+
+    async def story(gateway: Gateway, client: ModelClient) -> list[ModelAnswered]:
+        first, _ = await open_exchange(client, "auto", "", [ADD])
+        second, _ = await open_exchange(client, "auto", "", [ADD])
+        return [await first.ask([UserMessage("Add them")]), await second.ask(HELLO)]
+
+    answers, gateway = tell(choosy, story)
+    assert [(made(answer), answer.tool_mode) for answer in answers] == [
+        (ADDED, "native"),
+        ([], "native"),
+    ]
+    assert gateway.probes() == []
 
 
 def test_a_probe_that_fails_changes_nothing_and_is_said() -> None:
@@ -201,15 +256,9 @@ def test_other_refusals_of_a_gateway_are_errors() -> None:
     ("manner", "able"), [(plain, True), (refusing("tools not supported"), False), (ignoring, False)]
 )
 def test_a_probe_says_whether_tools_work_and_how_it_knows(manner: Manner, able: bool) -> None:
-    gateway = Gateway(manner)
 
-    async def story() -> tuple[bool | None, str]:
-        async with asyncio.timeout(20), gateway.double:
-            model_client = gateway.client()
-            try:
-                found = await probe_capabilities(model_client)
-                return found.tools, found.source
-            finally:
-                await model_client.close()
+    async def story(gateway: Gateway, client: ModelClient) -> tuple[bool | None, str]:
+        found = await probe_capabilities(client)
+        return found.tools, found.source
 
-    assert asyncio.run(story()) == (able, "live probe")
+    assert tell(manner, story)[0] == (able, "live probe")

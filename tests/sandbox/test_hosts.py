@@ -279,8 +279,18 @@ def test_an_inside_address_is_reached_by_name_only_if_the_address_was_named_too(
     assert NAMED.address_refusal("intranet.example", 80, "10.1.2.3")
     assert NAMED.address_refusal("intranet.example", 443, "10.1.2.4") == (
         "`intranet.example` leads to 10.1.2.4, a private or reserved address: "
-        "a name does not open that, only the address itself in the `network` setting does"
+        "a name does not open that, only the address itself in the `network` setting does: "
+        "`10.1.2.4:443`"
     )
+
+
+@pytest.mark.parametrize("address", ["10.1.2.4", "fd00::4"])
+def test_a_refusal_of_an_inside_address_names_the_entry_that_opens_it(address: str) -> None:
+    refusal = NAMED.address_refusal("intranet.example", 8443, address)
+    assert refusal is not None
+    *_, entry, _ = refusal.split("`")
+    opened = AllowedHosts.parse(["intranet.example:8443", entry])
+    assert opened.address_refusal("intranet.example", 8443, address) is None
 
 
 def test_localhost_means_this_machine_and_nothing_else() -> None:

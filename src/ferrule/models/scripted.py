@@ -61,7 +61,10 @@ class Step:
     error: ProviderError | None = None
 
 
-Script = Step | str | Callable[[Sequence[Message]], "Step | Awaitable[Step]"]
+ScriptFunction = Callable[[Sequence[Message]], Step | Awaitable[Step]]
+"""A function from the history to a step, which may be async."""
+
+Script = Step | str | ScriptFunction
 """A step; a text, which is answered; or a function from the history to a step, which may be async
 and wait for something.
 """
@@ -93,9 +96,7 @@ def _to_call(scripted: ScriptedCall) -> ToolCall:
     return ToolCall(id, tool, arguments)
 
 
-def _to_step(
-    number: int, step: Script
-) -> Step | Callable[[Sequence[Message]], Step | Awaitable[Step]]:
+def _to_step(number: int, step: Script) -> Step | ScriptFunction:
     if isinstance(step, str):
         return says(step)
     if isinstance(step, Step) or callable(step):
@@ -127,11 +128,12 @@ class RecordedOpen:
 class Scripted:
     """A model client that follows a script.
 
-    All its exchanges take from the same steps, in the order in which they ask. `asks` and `opened`
-    record the arguments of the calls. `close`, which `Agent.close` calls, and leaving the client as
-    a context manager raise ScriptError if steps are left over, unless an error ended the script
-    before. `run_sync` only disconnects it, so that several runs can follow one script:
-    `assert_finished` checks it then.
+    All its exchanges take from the same steps, in the order in which they ask. A function from the
+    history to a step, in place of the steps, answers every ask, also that of a run which another
+    process began. `asks` and `opened` record the arguments of the calls. `close`, which
+    `Agent.close` calls, and leaving the client as a context manager raise ScriptError if steps are
+    left over, unless an error ended the script before. `run_sync` only disconnects it, so that
+    several runs can follow one script: `assert_finished` checks it then.
 
     Raises:
         ConfigError: A step is none.
@@ -139,12 +141,14 @@ class Scripted:
 
     def __init__(
         self,
-        steps: Iterable[Script],
+        steps: Iterable[Script] | ScriptFunction,
         *,
         model: str = "scripted:test",
         capabilities: Capabilities | None = None,
     ) -> None:
-        self._steps = [_to_step(number, step) for number, step in enumerate(steps, 1)]
+        self._function = steps if callable(steps) else None
+        listed = () if callable(steps) else steps
+        self._steps = [_to_step(number, step) for number, step in enumerate(listed, 1)]
         self._model = model
         self._capabilities = capabilities or Capabilities(True, True, None, False, "script")
         self._next = 0
@@ -221,15 +225,7 @@ class Scripted:
     async def next_step(self, ask: RecordedAsk) -> Step:
         """Return the next step. Called by exchanges."""
         self.asks.append(ask)
-        if self._next >= len(self._steps):
-            self._is_broken_off = True
-            detail = (
-                f"{self._model}: asked {len(self.asks)} times, but the script has "
-                f"{len(self._steps)} steps"
-            )
-            raise ScriptError(detail, code="script_over", retryable=False)
-        step = self._steps[self._next]
-        self._next += 1
+        step = self._function or self._take_step()
         if isinstance(step, Step):
             return step
         try:
@@ -238,6 +234,17 @@ class Scripted:
         except BaseException:
             self._is_broken_off = True
             raise
+
+    def _take_step(self) -> Step | ScriptFunction:
+        if self._next >= len(self._steps):
+            self._is_broken_off = True
+            detail = (
+                f"{self._model}: asked {len(self.asks)} times, but the script has "
+                f"{len(self._steps)} steps"
+            )
+            raise ScriptError(detail, code="script_over", retryable=False)
+        self._next += 1
+        return self._steps[self._next - 1]
 
 
 class ScriptedExchange:

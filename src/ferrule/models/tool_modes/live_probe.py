@@ -1,11 +1,13 @@
 """Probe whether a model calls tools, where neither its server nor its name says so.
 
 The model is asked, once, to call a tool that does nothing. This costs one small request. The result
-is kept per model client and serves all its conversations.
+is kept per model client and serves all its conversations, also those that run at the same time. A
+call that the model makes in one of them answers the question without a request.
 """
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
@@ -24,6 +26,14 @@ _TOOL = ToolSpec(
 _QUESTION = "Call the tool `report_ready` with ready = true now. Write nothing else."
 
 _probed_clients: WeakKeyDictionary[ModelClient, bool] = WeakKeyDictionary()
+# A client may serve several event loops, and a lock belongs to one.
+_probing: WeakKeyDictionary[ModelClient, WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]]
+_probing = WeakKeyDictionary()
+
+
+def note_native_call(client: ModelClient) -> None:
+    """Remember that a model called a tool of the tools field, whatever a probe found before."""
+    _probed_clients[client] = True
 
 
 async def probe_tools(client: ModelClient, options: ModelOptions) -> bool:
@@ -35,16 +45,23 @@ async def probe_tools(client: ModelClient, options: ModelOptions) -> bool:
     """
     if client in _probed_clients:
         return _probed_clients[client]
+    locks = _probing.setdefault(client, WeakKeyDictionary())
+    async with locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        if client not in _probed_clients:
+            _probed_clients[client] = await _ask_for_call(client, options)
+        return _probed_clients[client]
+
+
+async def _ask_for_call(client: ModelClient, options: ModelOptions) -> bool:
+    """Ask the model to call a tool, and return whether it does."""
     exchange = client.open("", (_TOOL,), replace(options, provider_tools=(), tool_search=""))
     try:
         answer = await exchange.ask([UserMessage(_QUESTION)])
-        calls_tools = bool(answer.calls)
     except ProviderError as error:
         if not is_refusal_of_tools(error):
             raise
-        calls_tools = False
-    _probed_clients[client] = calls_tools
-    return calls_tools
+        return False
+    return bool(answer.calls)
 
 
 async def probe_capabilities(client: ModelClient) -> Capabilities:

@@ -38,7 +38,7 @@ from ferrule.models.registry import find_provider, find_tool_bounds
 from ferrule.models.untrusted_text import ESCAPED_TOOLS, EscapingExchange, escape_untrusted
 from ferrule.tools.forking import cached_property
 
-from .live_probe import is_refusal_of_tools, probe_tools
+from .live_probe import is_refusal_of_tools, note_native_call, probe_tools
 from .reading_sinks import (
     COULD_OPEN_MARK,
     LazyReadingSink,
@@ -484,6 +484,8 @@ class FallbackExchange:
         """Return whether an answer has no call because the tools never reached the model."""
         if answer.calls:
             self._unsure = False
+            if answer.tool_mode == "native":
+                note_native_call(self._client)
             return False
         if answer.stop != "end" or len(self._modes) < 2:
             return False
@@ -508,20 +510,19 @@ class FallbackExchange:
     ) -> ModelAnswered:
         """Ask again in the next mode, and return the better answer.
 
-        The first answer was streamed already. It stands if the second has no call either: nobody
-        reads two answers to one question. An answer by a schema is asked for in every mode anew.
+        The first answer stands if the second has no call either, streamed or not: nobody reads two
+        answers to one question. An answer by a schema is asked for in every mode anew.
         """
         self._fall_back("is ignored: the model was asked to call a tool and did not", sink)
-        is_shown = sink is not None and schema is None and bool(answer.text)
-        again = await self.ask(history, schema=schema, sink=None if is_shown else sink)
+        may_stand = schema is None and bool(answer.text)
+        again = await self.ask(history, schema=schema, sink=None if may_stand else sink)
         usage = answer.usage + again.usage
-        if sink is not None and is_shown:
-            while self.notices:
-                sink.notice(*self.notices.pop(0))
-            if not again.calls:
-                return replace(answer, usage=usage, tool_mode=again.tool_mode, raw=None)
-            if again.text:
-                sink.add_text(f"\n\n{again.text}")
+        while may_stand and sink is not None and self.notices:
+            sink.notice(*self.notices.pop(0))
+        if may_stand and not again.calls:
+            return replace(answer, usage=usage, tool_mode=again.tool_mode, raw=None)
+        if may_stand and sink is not None and again.text:
+            sink.add_text(f"\n\n{again.text}")
         return replace(again, usage=usage)
 
     def _fall_back(self, why: str, sink: Sink | None) -> None:

@@ -130,9 +130,10 @@ class AllowedHosts:
             return None if found.is_loopback else f"`{host}` must be this machine, not {found}"
         if is_public(found) or port in self._ports(str(found)):
             return None
+        entry = f"{found}:{port}" if found.version == 4 else f"[{found}]:{port}"
         return (
             f"`{host}` leads to {found}, {describe_address(found)}: a name does not open that, "
-            f"only the address itself in the `network` setting does"
+            f"only the address itself in the `network` setting does: `{entry}`"
         )
 
     @property
