@@ -44,7 +44,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
         "the container engine that the launch names, looked at again when the launch was made",
     ),
     "sandbox/inside/process_tree.py": ({"subprocess.run"}, "`/bin/ps`, named by its full path"),
-    "permissions/installed_code.py": (
+    "permissions/entry_points.py": (
         {"distributions"},
         "the one place that reads entry points, and leaves out those that commands can write",
     ),
@@ -106,7 +106,7 @@ def test_no_file_finds_or_starts_programs_by_itself():
         for file in FILES
         if (starts := find_starts(file.tree))
     }
-    found["permissions/installed_code.py"].discard("importlib.metadata.distributions")
+    found["permissions/entry_points.py"].discard("importlib.metadata.distributions")
     assert found == {file: names for file, (names, _) in EXCEPTIONS.items()}
 
 

@@ -14,6 +14,7 @@ Evaluating rules:
     provenance          where paths and programs come from, and whether commands can change them
     loaded_code         what a command line loads as code, and whether commands can write it
     installed_code      which installed Python code may be loaded into this process
+    entry_points        what installed distributions offer, but for those that commands can write
 
 Approvals:
     approvals           what a person is asked and answers; approvers

@@ -23,8 +23,8 @@ from ferrule.core.identity import Identity
 from ferrule.engine.hooks.events import Occasion, SessionStart
 from ferrule.extensions.diagnostics.checkers import Checker, ProjectChecker
 from ferrule.extensions.hooks.commands import HookCommandRunner
+from ferrule.permissions.entry_points import find_entry_points
 from ferrule.permissions.filesystem.workspace import Workspace
-from ferrule.permissions.installed_code import find_entry_points
 from ferrule.permissions.loaded_code import trust_command_line, trust_shell_text
 from ferrule.permissions.protected_names import DEFAULT_NAMES
 from ferrule.permissions.provenance import (

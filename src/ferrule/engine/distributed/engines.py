@@ -25,7 +25,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ferrule.core.errors import ConfigError, FerruleError
 from ferrule.core.value_class import frozen
-from ferrule.permissions.installed_code import find_entry_points
+from ferrule.permissions.entry_points import find_entry_points
 from ferrule.permissions.provenance import CommandWritable
 from ferrule.storage.journal.postgres_connection import choose_hint
 

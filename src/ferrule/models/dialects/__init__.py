@@ -4,6 +4,7 @@
 dialect, for reading by detection.
 
     dialect          what a dialect and a form of call are, and what reading them gives
+    offered_tools    the tools on offer: names, and types of arguments
     registry         the dialects, and which family of models writes which
     reader           reads a reply: prose, reasoning and calls, while it arrives
     regions          parts of a reply that are not prose, each followed to its end
