@@ -17,7 +17,12 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from ferrule import ArgumentsDelta, TextDelta
-from ferrule.cli.chat.file_references import complete_path, find_open_reference, find_references
+from ferrule.cli.chat.file_references import (
+    complete_path,
+    find_open_reference,
+    find_references,
+    possible_paths,
+)
 from ferrule.cli.chat.prompt import ChatPrompt, wants_completion
 from ferrule.cli.chat.slash_commands import next_mode
 from ferrule.cli.chat.status import RunStatus
@@ -155,6 +160,15 @@ def test_answers_that_came_before_the_price_was_known_are_counted_once() -> None
     status(ModelAnswered("Hm", usage=Usage(1_000, 5)))
     status.price = lambda usage: Decimal(usage.input)
     assert status.cost == Decimal("0.03")
+
+
+def test_a_file_is_named_in_a_sentence_without_blanks() -> None:
+    text = "この@資料.mdを読んで、@src/a.py。ann@例え.jp"
+    first, second = find_references(text)
+    assert "資料.md" in possible_paths(first) and "src/a.py" in possible_paths(second)
+    assert find_open_reference("この@資") == "資"
+    assert find_open_reference("ann@資") is None
+    assert list(possible_paths("a.py).")) == ["a.py).", "a.py"]
 
 
 def test_a_file_being_written_is_seen_being_written() -> None:
