@@ -472,7 +472,7 @@ def test_a_search_shows_a_part_of_a_very_long_line_and_leaves_out_what_git_ignor
     (tmp_path / "work/a.min.js").write_text("x" * 300_000 + "needle" + "y" * 300_000 + "\n")
     (result,) = act(("search_files", {"pattern": "needle"}))
     said = str(result.data)
-    assert result.success and "a.min.js" in said and "needle" in said
+    assert result.success and "a.min.js" in said and "xneedley" in said
     assert ".sst" not in said and len(said) < 4_000
 
 
