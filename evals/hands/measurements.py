@@ -190,6 +190,9 @@ def _place(values: Any, folder: Path) -> Any:
     }
 
 
+_SLEPT = 3.0
+
+
 def list_operations(agent: RivalAgent) -> dict[str, Call]:
     """Return eight calls whose results are counted."""
     return {
@@ -233,7 +236,9 @@ def measure(agent: RivalAgent, bench: Bench, count: Callable[[str], int]) -> dic
         agent, [[agent.shell(f"sleep 3; echo {one}") for one in "abc"]], *agent.anything
     )
     if len(ran.server.times) > 1:
-        cells["three `sleep 3`"] = f"{ran.server.times[1] - ran.server.times[0]:.1f} s"
+        seconds = ran.server.times[1] - ran.server.times[0]
+        # Some agents refuse a plain `sleep`: what took less time did not run.
+        cells["three `sleep 3`"] = "refused" if seconds < _SLEPT else f"{seconds:.1f} s"
     many = [[agent.shell(f"echo {number}")] for number in range(60)]
     ran = bench.run(agent, many, *agent.anything)
     cells["answers of 61"] = str(len(ran.server.requests))
@@ -251,16 +256,17 @@ def _measure_permissions(
     denied = ["permission_denied" in text[:300] for text in results]
     edited = bench.run(agent, list_twelve(agent), "--mode", "acceptEdits").server.results()
     edit = "" if "permission_denied" in edited[6][:300] else ", edit by `--mode acceptEdits`"
-    by_mode = {
-        mode: bench.ask(agent, list_twelve(agent), mode).questions
-        for mode in ("default", "sandboxed")
-    }
+    default = bench.ask(agent, list_twelve(agent), "default").questions
+    try:
+        sandboxed = str(len(bench.ask(agent, list_twelve(agent), "sandboxed").questions))
+    except RuntimeError:
+        sandboxed = "-"  # an older version, which does not know the mode
     edits_granted = bench.ask(agent, list_twelve(agent), "default", ("session-edits",)).questions
     longest = max((count(text) for text, no in zip(results, denied, strict=True) if no), default=0)
     return {
         "denial": str(longest),
         "headless: reads and harmless commands": f"{denied[:6].count(False)} of 6{edit}",
-        "questions in twelve calls": f"{len(by_mode['default'])} ({len(by_mode['sandboxed'])})",
+        "questions in twelve calls": f"{len(default)} ({sandboxed})",
         "the same, edits granted for the session": str(len(edits_granted)),
         "background": _measure_background(agent, bench),
     }

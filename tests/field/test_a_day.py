@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 
 from ferrule import Agent, Permissions, Scripted, Storage
@@ -20,6 +25,9 @@ from ferrule.core.errors import ConfigError
 from ferrule.core.events import ContextAdded
 from ferrule.permissions.grants import Grants
 from ferrule.runtime.assemble import open_journal
+from ferrule.sandbox.backends.probes import probe
+from ferrule.sandbox.backends.selection import available_backends
+from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.storage import paths
 from ferrule.testing import calls, says
 from ferrule.toolkits import FILE_TOOLS
@@ -76,14 +84,18 @@ def test_an_argument_that_only_a_shell_would_fill_in_is_remarked() -> None:
 
 @pytest.fixture
 async def open_chat(tmp_path: Path) -> AsyncIterator[Callable[..., Chat]]:
-    """`open_chat(folder, session=None)`: a chat with a model that says `fine`."""
+    """`open_chat(folder, session=None)`: a chat with a model that says `fine`, after some calls."""
     script = tmp_path / "script.yaml"
-    script.write_text(json.dumps([{"say": "fine"}] * 3))
     opened: list[Chat] = []
 
-    def make(folder: str, session: str | None = None) -> Chat:
+    def make(
+        folder: str, session: str | None = None, *first: tuple[str, dict[str, Any]], mode: str = ""
+    ) -> Chat:
         (tmp_path / folder).mkdir(exist_ok=True)
+        steps = [{"call": [{"tool": tool, "arguments": values}]} for tool, values in first]
+        script.write_text(json.dumps([*steps, *[{"say": "fine"}] * 3]))
         options = {"workspace": str(tmp_path / folder), "model": f"scripted:{script}"}
+        options |= {"mode": mode} if mode else {}
         assembly = assemble_at_terminal(options, interruptible=True)
         opened.append(Chat(assembly, assembly.open_session(session)))
         return opened[-1]
@@ -183,3 +195,70 @@ async def test_dollar_signs_in_a_skill_are_not_filled_in_from_its_arguments(
     records = chat.assembly.agent.journal.records(chat.session.id)
     (added,) = [one.event.text for one in records if isinstance(one.event, ContextAdded)]
     assert "`awk '{print $1, $0}' FILE`" in added
+
+
+async def test_a_model_that_was_chosen_stays_when_the_conversation_is_compacted(
+    open_chat: Callable[..., Chat], tmp_path: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    reads: list[tuple[str, dict[str, Any]]] = []
+    for number in range(5):
+        (tmp_path / f"work/{number}.txt").write_text(f"some long line of words {number}\n" * 300)
+        reads.append(("read_file", {"path": f"{number}.txt"}))
+    chat = open_chat("work", None, *reads)
+    chosen = tmp_path / "chosen.yaml"
+    chosen.write_text(json.dumps([{"say": "a summary"}, {"say": "by the chosen one"}]))
+    for _ in range(3):
+        await chat.session.run("look")
+    await COMMANDS["model"].run(chat, f"scripted:{chosen}")
+    await COMMANDS["compact"].run(chat, "")
+    assert chat.session.driver.machine.compaction.is_active
+    assert (await chat.session.run("go on")).text == "by the chosen one"
+
+
+async def test_what_a_person_had_changed_stays_when_an_edit_beside_it_is_undone(
+    open_chat: Callable[..., Chat], tmp_path: Path
+) -> None:
+    file = tmp_path / "work/a.py"
+    file.parent.mkdir()
+    file.write_text("mine\ntwo\n")
+    chat = open_chat("work", None, edit("a.py", "two", "TWO"), mode="acceptEdits")
+    await chat.session.run("go")
+    assert file.read_text() == "mine\nTWO\n"
+    await COMMANDS["undo"].run(chat, "force")
+    assert file.read_text() == "mine\ntwo\n"
+
+
+def test_a_terminal_that_is_closed_leaves_no_process(tmp_path: Path) -> None:
+    if not available_backends(SandboxPolicy(tmp_path), probe()):
+        pytest.skip(f"this machine confines no commands: {dict(probe().why)}")
+    script = tmp_path / "script.yaml"
+    steps = [
+        {"call": [{"tool": "run_command", "arguments": {"command": text, "background": back}}]}
+        for text, back in (("sleep 6079", True), ("echo beg''un; sleep 6079", False))
+    ]
+    script.write_text(json.dumps([*steps, {"say": "done"}]))
+    words = ["chat", "-m", f"scripted:{script}", "--mode", "sandboxed"]
+    chat = pexpect.spawn(
+        str(Path(sys.executable).with_name("ferrule")),
+        words,
+        env={**os.environ, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"},  # pyright: ignore[reportArgumentType]
+        cwd=str(tmp_path),
+        timeout=60,
+    )
+    chat.expect("›".encode())
+    chat.send("go\r")
+    chat.expect("begun")
+    assert "sleep 6079" in list_processes()
+    os.close(chat.child_fd)
+    end = time.monotonic() + 30
+    while os.waitpid(chat.pid, os.WNOHANG) == (0, 0):
+        assert time.monotonic() < end, "the chat goes on"
+        time.sleep(0.1)
+    while "6079" in list_processes():
+        assert time.monotonic() < end, list_processes()
+        time.sleep(0.1)
+
+
+def list_processes() -> str:
+    return subprocess.check_output(["ps", "-eo", "args"], text=True)

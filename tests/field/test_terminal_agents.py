@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from ferrule.cli.root import ferrule
-from ferrule.core.calls import ToolResult
+from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.events import CallEvaluated, ToolAnswered
 from ferrule.runtime.assemble import assemble
 from ferrule.sandbox.backends.probes import probe
@@ -59,24 +59,26 @@ def act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Act:
     def act(
         *made: tuple[str, dict[str, Any]],
         deny: tuple[str, ...] = (),
-        readable: tuple[str, ...] = (),
+        settings: dict[str, Any] | None = None,
+        folder: str = "work",
+        profile: str = "all",
     ) -> list[ToolResult]:
         steps: list[dict[str, Any]] = [
             {"call": [{"tool": tool, "arguments": arguments, "id": f"c{number}"}]}
             for number, (tool, arguments) in enumerate(made)
         ]
-        if readable:
+        if settings:
             own = home / ".config/ferrule/ferrule.yaml"
             own.parent.mkdir(parents=True)
-            own.write_text(json.dumps({"sandbox": {"readable": list(readable)}}))
+            own.write_text(json.dumps(settings))
         script = tmp_path / "script.yaml"
         script.write_text(json.dumps([*steps, {"say": "done"}]))
         options = {
-            "workspace": str(work),
+            "workspace": str(tmp_path / folder),
             "model": f"scripted:{script}",
             "mode": "sandboxed",
             "permissions__deny": list(deny),
-            "tools__profile": "all",
+            "tools__profile": profile,
         }
         return asyncio.run(_work(options))
 
@@ -86,6 +88,15 @@ def act(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Act:
 def run(command: str) -> tuple[str, dict[str, Any]]:
     """Return the call that runs a command."""
     return "run_command", {"command": command}
+
+
+GPT = {"tools": {"shapes": "gpt"}}
+"""Settings that offer `apply_patch`, in the profile `coding`."""
+
+
+def patch(*lines: str) -> tuple[str, dict[str, Any]]:
+    """Return the call that applies a patch of these lines."""
+    return "apply_patch", {"patch": "\n".join(["*** Begin Patch", *lines, "*** End Patch"])}
 
 
 def test_jobs_in_the_background_of_a_command_end_with_it(act: Act) -> None:
@@ -179,9 +190,16 @@ def test_a_file_outside_is_not_read_without_a_question(act: Act, tmp_path: Path)
 def test_lines_that_a_patch_only_adds_go_where_its_context_says(act: Act, tmp_path: Path) -> None:
     file = tmp_path / "work/a.py"
     file.write_text("def one():\n    pass\n\n\ndef two():\n    pass\n")
-    patch = "*** Begin Patch\n*** Update File: a.py\n@@ def one():\n+    # first\n*** End Patch\n"
-    (made,) = act(("apply_patch", {"patch": patch}))
+    *_, made = act(
+        patch("*** Update File: a.py", "@@ def one():", "+    # first"),
+        settings=GPT,
+        profile="coding",
+    )
     text = file.read_text()
+    assert made.tool == "apply_patch" and made.error_type in (
+        ErrorType.NONE,
+        ErrorType.NOT_FOUND,
+    ), made
     assert not made.success or text.index("# first") < text.index("def two")
 
 
@@ -239,7 +257,7 @@ def test_a_folder_that_is_opened_for_reading_can_only_be_read_by_commands(
     shared.mkdir()
     (shared / "a.txt").write_text("the document\n")
     command = run(f"cat {shared}/a.txt; echo changed > {shared}/a.txt")
-    (result,) = act(command, readable=(str(shared),))
+    (result,) = act(command, settings={"sandbox": {"readable": [str(shared)]}})
     assert "the document" in str(result.data) and result.exit_status == 1
     assert (shared / "a.txt").read_text() == "the document\n"
 
@@ -391,3 +409,106 @@ def test_settings_of_claude_code_that_cannot_be_read_are_named_by_the_import(
     assert re.search(r"settings\.local\.json: it cannot be read.* line 1", found.output), (
         found.output
     )
+
+
+# ---- a strong model's hands: `reports/hands.yaml`
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param("sleep 6073 & echo over", id="holds all streams"),
+        pytest.param("sleep 6074 </dev/null >/dev/null & echo over", id="holds one stream"),
+        pytest.param("bash -c 'sleep 6075 &'; echo over", id="of a shell that has ended"),
+        pytest.param("setsid sleep 6076 & echo over", id="in a session of its own"),
+        pytest.param("setsid -f sleep 6077; echo over", id="on its own from the start"),
+    ],
+)
+def test_a_process_that_holds_the_output_keeps_no_command_waiting(act: Act, command: str) -> None:
+    began = time.monotonic()
+    (result,) = act(run(command))
+    assert result.success and "over" in str(result.data)
+    assert time.monotonic() - began < 60
+    seconds = re.findall(r"607\d", command)[0]
+    assert seconds not in subprocess.check_output(["ps", "-eo", "args"], text=True)
+
+
+@pytest.mark.parametrize("name", ["my-folder ", "Application Support (v24) #1 'é' $x", "a%20b;c&d"])
+def test_a_folder_of_any_name_can_be_worked_in(act: Act, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "a.txt").write_text("one\n")
+    results = act(
+        ("read_file", {"path": "a.txt"}),
+        ("read_file", {"path": f"{tmp_path}/{name}/a.txt"}),
+        ("write_file", {"path": "sub dir /b.txt", "content": "two\n"}),
+        run("cat a.txt 'sub dir /b.txt' && basename \"$PWD\""),
+        folder=name,
+    )
+    assert [result.success for result in results] == [True] * 4
+    assert str(results[3].data).startswith(f"one\ntwo\n{name}\n")
+
+
+def test_lines_of_a_file_with_a_byte_order_mark_and_crlf_are_edited(
+    act: Act, tmp_path: Path
+) -> None:
+    file = tmp_path / "work/a.cs"
+    file.write_bytes(b"\xef\xbb\xbfclass A\r\n{\r\n\tint x;\r\n}\r\n")
+    edit = {
+        "path": "a.cs",
+        "old_string": "class A\n{\n\tint x;",
+        "new_string": "class B\n{\n\tint y;",
+    }
+    (result,) = act(("edit_file", edit))
+    assert result.success
+    assert file.read_bytes() == b"\xef\xbb\xbfclass B\r\n{\r\n\tint y;\r\n}\r\n"
+
+
+def test_a_search_shows_a_part_of_a_very_long_line_and_leaves_out_what_git_ignores(
+    act: Act, tmp_path: Path
+) -> None:
+    (tmp_path / "work/.gitignore").write_text(".sst/\n")
+    (tmp_path / "work/.sst").mkdir()
+    (tmp_path / "work/.sst/b.js").write_text("needle\n")
+    (tmp_path / "work/a.min.js").write_text("x" * 300_000 + "needle" + "y" * 300_000 + "\n")
+    (result,) = act(("search_files", {"pattern": "needle"}))
+    said = str(result.data)
+    assert result.success and "a.min.js" in said and "xneedley" in said
+    assert ".sst" not in said and len(said) < 4_000
+
+
+def test_a_patch_that_adds_a_file_replaces_none(act: Act, tmp_path: Path) -> None:
+    (tmp_path / "work/a.txt").write_text("mine\n")
+    *_, result = act(patch("*** Add File: a.txt", "+other"), settings=GPT, profile="coding")
+    assert not result.success and "a.txt" in str(result.error_message), result
+    assert (tmp_path / "work/a.txt").read_text() == "mine\n"
+
+
+def test_a_patch_that_moves_a_file_to_itself_keeps_it(act: Act, tmp_path: Path) -> None:
+    file = tmp_path / "work/diary.md"
+    file.write_text("one\n")
+    *_, result = act(
+        patch("*** Update File: diary.md", "*** Move to: diary.md", "@@", "-one", "+two"),
+        settings=GPT,
+        profile="coding",
+    )
+    assert result.success, result
+    assert file.read_text() == "two\n"
+
+
+def test_a_patch_keeps_the_end_of_a_file_without_a_newline(act: Act, tmp_path: Path) -> None:
+    file = tmp_path / "work/a.xcstrings"
+    file.write_text('{\n  "a" : 1,\n  "b" : 2\n}')
+    *_, result = act(
+        patch("*** Update File: a.xcstrings", "@@", '-  "a" : 1,', '+  "a" : 3,'),
+        settings=GPT,
+        profile="coding",
+    )
+    assert result.success, result
+    assert file.read_text() == '{\n  "a" : 3,\n  "b" : 2\n}'
+
+
+def test_carriage_returns_of_a_progress_bar_hide_no_line(act: Act) -> None:
+    (result,) = act(run("printf 'one\\r\\ntwo\\r\\n 10%%\\r 50%%\\r100%%\\nlast\\n'"))
+    said = str(result.data)
+    assert result.success
+    assert said.splitlines()[:4] == ["one", "two", "100%", "last"]

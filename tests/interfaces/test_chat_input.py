@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prompt_toolkit.application import Application, create_app_session
+from prompt_toolkit.application import Application, create_app_session, get_app
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
@@ -20,11 +20,11 @@ from ferrule.cli.terminal_agent import assemble_at_terminal
 from ferrule.storage import paths
 
 
-def make_prompt() -> ChatPrompt:
+def make_prompt(*names: str) -> ChatPrompt:
     return ChatPrompt(
         commands=dict[str, str],
         complete=lambda command, beginning: (),
-        list_folder=lambda folder: [],
+        list_folder=lambda folder: names,
         status=str,
         next_mode=lambda: None,
         colour=False,
@@ -78,6 +78,18 @@ async def test_a_backslash_before_enter_begins_another_line(keys: str, message: 
         typed.send_text(keys)
         async with asyncio.timeout(30):
             assert await prompt.read() == message
+
+
+async def test_tab_takes_the_only_name_of_an_open_list_and_enter_sends() -> None:
+    with create_pipe_input() as typed, create_app_session(input=typed, output=DummyOutput()):
+        prompt = make_prompt("b.py", "notes.md")
+        reading = asyncio.ensure_future(prompt.read())
+        typed.send_text("explain @b")
+        async with asyncio.timeout(30):
+            while not get_app().current_buffer.complete_state:
+                await asyncio.sleep(0.01)
+            typed.send_text("\t\r")
+            assert await reading == "explain @b.py"
 
 
 async def test_ctrl_z_goes_back_to_the_shell_and_is_no_text(

@@ -17,11 +17,16 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from ferrule import ArgumentsDelta, TextDelta
-from ferrule.cli.chat.file_references import complete_path, find_open_reference, find_references
+from ferrule.cli.chat.file_references import (
+    complete_path,
+    find_open_reference,
+    find_references,
+    possible_paths,
+)
 from ferrule.cli.chat.prompt import ChatPrompt, wants_completion
 from ferrule.cli.chat.slash_commands import next_mode
 from ferrule.cli.chat.status import RunStatus
-from ferrule.cli.chat.typed_ahead import take_typed_lines, without_echo
+from ferrule.cli.chat.typed_ahead import has_typed, take_typed_lines, without_echo
 from ferrule.cli.tool_cards import describe_partial_call
 from ferrule.core.events import CallEvaluated, ModelAnswered, RunStarted, Usage
 from ferrule.engine.context.usage import ContextUsage
@@ -57,6 +62,35 @@ def test_what_is_typed_during_a_turn_waits_for_the_prompt_as_it_was_pressed(
     finally:
         os.close(theirs)
         os.close(ours)
+
+
+def test_what_was_typed_is_kept_when_a_key_interrupts_what_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        with os.fdopen(os.dup(theirs)) as terminal:
+            monkeypatch.setattr("sys.stdin", terminal)
+            with without_echo():
+                assert not has_typed()
+                os.write(ours, b"first\rsecond\r")
+                os.write(ours, b"\x03")
+                assert select.select([theirs], [], [], 10)[0]
+                assert has_typed()
+                assert take_typed_lines() == "first\rsecond\r"
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def test_the_status_says_that_something_was_typed_meanwhile() -> None:
+    typed = [False]
+    status = RunStatus(lambda: "plan", clock=lambda: 0.0, has_typed=lambda: typed[0])
+    status.begin("working")
+    assert status.describe_run() == "working · 0 s · mode plan"
+    typed[0] = True
+    wanted = "working · 0 s · what you typed is kept for after it · mode plan"
+    assert status.describe_run() == wanted
 
 
 def test_lines_that_were_typed_before_the_chat_began_end_with_the_key_that_sends_them(
@@ -126,6 +160,15 @@ def test_answers_that_came_before_the_price_was_known_are_counted_once() -> None
     status(ModelAnswered("Hm", usage=Usage(1_000, 5)))
     status.price = lambda usage: Decimal(usage.input)
     assert status.cost == Decimal("0.03")
+
+
+def test_a_file_is_named_in_a_sentence_without_blanks() -> None:
+    text = "この@資料.mdを読んで、@src/a.py。ann@例え.jp"
+    first, second = find_references(text)
+    assert "資料.md" in possible_paths(first) and "src/a.py" in possible_paths(second)
+    assert find_open_reference("この@資") == "資"
+    assert find_open_reference("ann@資") is None
+    assert list(possible_paths("a.py).")) == ["a.py).", "a.py"]
 
 
 def test_a_file_being_written_is_seen_being_written() -> None:

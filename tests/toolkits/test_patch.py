@@ -192,3 +192,35 @@ async def test_a_patch_in_a_command_is_applied_as_a_patch(
 )
 def test_what_a_shell_would_read_otherwise_is_left_to_the_shell(command: Any) -> None:
     assert find_command_patch(command) is None
+
+
+async def test_a_patch_whose_move_cannot_be_made_changes_nothing(folder: Path) -> None:
+    session, _ = open_session(folder)
+    result = await session.call(
+        "apply_patch",
+        input="*** Begin Patch\n*** Update File: sub/c.txt\n*** Move to: old.txt\n-1\n+0\n*** End Patch",
+    )
+    assert result.error_message is not None and "`old.txt` exists already" in result.error_message
+    assert (folder / "sub/c.txt").read_text() == "1\n2\n"
+
+
+async def test_a_place_that_a_patch_has_freed_can_be_filled_by_it(folder: Path) -> None:
+    session, _ = open_session(folder, allow=["Edit(**)"])
+    result = await session.call(
+        "apply_patch",
+        input="*** Begin Patch\n*** Delete File: old.txt\n*** Add File: old.txt\n+new\n"
+        "*** Delete File: gone.txt\n*** Update File: sub/c.txt\n*** Move to: gone.txt\n-1\n+0\n"
+        "*** End Patch",
+    )
+    assert result.success, result
+    assert (folder / "old.txt").read_text() == "new\n"
+    assert (folder / "gone.txt").read_text() == "0\n2\n"
+
+
+async def test_a_move_of_a_patch_to_the_same_place_is_none(folder: Path) -> None:
+    session, _ = open_session(folder)
+    for target in ("sub/c.txt", "./sub/../sub/c.txt"):
+        patch = f"*** Begin Patch\n*** Update File: sub/c.txt\n*** Move to: {target}\n-1\n+1\n*** End Patch"
+        result = await session.call("apply_patch", input=patch)
+        assert result.success, result
+    assert (folder / "sub/c.txt").read_text() == "1\n2\n"

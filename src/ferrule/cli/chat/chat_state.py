@@ -12,6 +12,7 @@ from ferrule.engine.live_events import Live
 from ferrule.engine.session import Session
 
 from .status import RunStatus
+from .typed_ahead import has_typed
 
 Choose = Callable[[str, Sequence[tuple[str, str]]], Awaitable[str]]
 """Has one of some (value, label) pairs chosen; returns "" for none."""
@@ -53,7 +54,7 @@ class Chat:
     wake: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
-        self.status = RunStatus(lambda: self.session.mode)
+        self.status = RunStatus(lambda: self.session.mode, has_typed=has_typed)
         self.show = LiveOutput(
             self.assembly.terminal,
             lambda call_id: self.session.history.find_call(call_id),  # noqa: PLW0108  the session may change

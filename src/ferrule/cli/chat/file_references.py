@@ -10,9 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ferrule.core.lazy_patterns import compile_lazily
 
-_REFERENCE = compile_lazily(r'(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|([^\s"@]+))')
-_OPEN = compile_lazily(r'(?:^|(?<=[\s(]))@("[^"\n]*|[^\s"@]*)$')
+_BEGIN = r"(?:^|(?<=[\s(\u2e80-\U0003ffff]))@"
+"""Behind a blank, or a character of a script that is written without them; not in an address."""
+_REFERENCE = compile_lazily(_BEGIN + r'(?:"([^"\n]+)"|([^\s"@]+))')
+_OPEN = compile_lazily(_BEGIN + r'("[^"\n]*|[^\s"@]*)$')
+_UNSPACED = compile_lazily("[\u2e80-\U0003ffff]")
 _END_OF_SENTENCE = ".,;:!?)"
+_MOST_ENDS = 100
 MAX_COMPLETIONS = 50
 
 
@@ -23,11 +27,14 @@ def find_references(text: str) -> list[str]:
 
 
 def possible_paths(reference: str) -> Iterator[str]:
-    """Yield what a reference may mean: itself, and without the punctuation behind it."""
-    yield reference
-    shorter = reference.rstrip(_END_OF_SENTENCE)
-    if shorter and shorter != reference:
-        yield shorter
+    """Yield what a reference may mean: itself, and without the punctuation behind it.
+
+    In scripts that are written without blanks the sentence may go on behind the name.
+    """
+    ends = [found.start() for found in _UNSPACED.finditer(reference)][:_MOST_ENDS]
+    meant = [reference, reference.rstrip(_END_OF_SENTENCE)]
+    meant += [reference[:end] for end in reversed(ends)]
+    yield from filter(None, dict.fromkeys(meant))
 
 
 def looks_like_path(reference: str) -> bool:

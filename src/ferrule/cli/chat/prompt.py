@@ -218,14 +218,19 @@ def _make_keys(next_mode: Callable[[], None], mark_paste: Callable[[str], str]) 
     @keys.add("tab")
     def complete(event: KeyPressEvent) -> None:  # pyright: ignore[reportUnusedFunction]  called by key
         buffer = event.current_buffer
-        if buffer.complete_state:
-            buffer.complete_next()
-            return
+        state = buffer.complete_state
         # By itself, Tab does nothing while the list that opens by itself is still looked for.
         asked = CompleteEvent(completion_requested=True)
-        found = list(buffer.completer.get_completions(buffer.document, asked))
+        found = (
+            state.completions
+            if state
+            else list(buffer.completer.get_completions(buffer.document, asked))
+        )
         if len(found) == 1:
+            # Not left open with one choice: Enter would close the list and send nothing.
             buffer.apply_completion(found[0])
+        elif state:
+            buffer.complete_next()
         else:
             buffer.start_completion(insert_common_part=True)
 

@@ -34,13 +34,19 @@ class RunStatus:
     Args:
         mode: Returns the permission mode.
         clock: Seconds that only grow.
+        has_typed: Returns whether the person has typed something meanwhile.
     """
 
     def __init__(
-        self, mode: Callable[[], str], *, clock: Callable[[], float] = time.monotonic
+        self,
+        mode: Callable[[], str],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        has_typed: Callable[[], bool] = lambda: False,
     ) -> None:
         self._mode = mode
         self._clock = clock
+        self._has_typed = has_typed
         self._activity = ""
         self._began = 0.0
         self._window = 0
@@ -92,7 +98,8 @@ class RunStatus:
         """Return the line for while something is going on; "" if nothing is."""
         if not self._activity:
             return ""
-        return SEPARATOR.join([self._activity, f"{self.seconds} s", *self.describe_parts()])
+        typed = ["what you typed is kept for after it"] if self._has_typed() else []
+        return SEPARATOR.join([self._activity, f"{self.seconds} s", *typed, *self.describe_parts()])
 
     def describe_parts(self) -> list[str]:
         """Return tokens, cost, context left and mode, as far as they are known."""

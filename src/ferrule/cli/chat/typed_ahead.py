@@ -18,7 +18,8 @@ def without_echo() -> Generator[None]:
     """Do not show keys while something runs: they would be drawn into its output.
 
     They are not lost: the next prompt gets them as they were pressed, Enter and the keys that
-    correct what was typed among them. A text that is pasted meanwhile stays one text.
+    correct what was typed among them, also if Ctrl-C stops a call after them. A text that is pasted
+    meanwhile stays one text.
     """
     import termios
 
@@ -30,6 +31,7 @@ def without_echo() -> Generator[None]:
     silent = [*before]
     silent[0] &= ~termios.ICRNL
     silent[3] &= ~(termios.ECHO | termios.ICANON)
+    silent[3] |= termios.NOFLSH
     termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, silent)
     _write_mark(_MARK_PASTES)
     try:
@@ -37,6 +39,14 @@ def without_echo() -> Generator[None]:
     finally:
         _write_mark(_DO_NOT_MARK_PASTES)
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, before)
+
+
+def has_typed() -> bool:
+    """Whether keys wait for the next prompt. Inside `without_echo`."""
+    try:
+        return bool(select.select([sys.stdin.fileno()], [], [], 0)[0])
+    except (OSError, ValueError):
+        return False
 
 
 def take_typed_lines() -> str:

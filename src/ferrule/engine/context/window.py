@@ -52,6 +52,8 @@ SHARE_AFTER_UNDO = 0.95
 RETRY_SHARE = 0.05
 """Share of the window that must be new before another attempt, if nothing more could be left out.
 """
+MAX_REFUSALS = 4
+"""How often room is made for one request that the provider finds too large."""
 MAX_SUMMARIES = 3
 """Maximum number of summaries before one request, if not all of the old part fits into one."""
 
@@ -80,6 +82,7 @@ class ContextWindow:
         self._around = WindowSurroundings()
         self._wanted = ""
         self._refused = 0
+        self._refusals = 0
         # While it is held, a request waits: it would go to the exchange that is opened for a
         # summary, past its hooks.
         self._making = asyncio.Lock()
@@ -188,16 +191,22 @@ class ContextWindow:
         return await self._compact_until(self.most, tokens)
 
     async def handle_overflow(self) -> list[Command] | None:
-        """Make room after the provider refused a request as too large, once for a request.
+        """Make room after the provider refused a request as too large.
+
+        Again if it refuses what is left of it, up to `MAX_REFUSALS` times: a session may go on with
+        a model whose window is a fraction of the one before, and of unknown size.
 
         Returns None if no room could be made.
         """
         machine = self._driver.machine
         before = machine.history
         asked = len(machine.compaction.full_history(before))
-        if self.options.compact == "off" or self._refused == asked:
+        if asked != self._refused:
+            self._refused = asked
+            self._refusals = 0
+        self._refusals += 1
+        if self.options.compact == "off" or self._refusals > MAX_REFUSALS:
             return None
-        self._refused = asked
         async with self._making:
             await self._measure()
             ended = (await self._compact("overflow", max(self.known, self._estimate())))[1]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -72,7 +72,12 @@ async def run_patch(text: str, context: Context, folder: str = "") -> str:
     if context.call is None:
         raise ToolFailed(ErrorType.INTERNAL_ERROR, "a patch needs a session to make its calls")
     changes = [_move_to(folder, change) for change in parse_patch(text)]
-    steps = [step for change in changes for step in _plan(change, context)]
+    steps: list[Step] = []
+    freed: set[str] = set()
+    for change in changes:
+        steps += _plan(change, context, freed)
+        if change.target or change.action == "delete":
+            freed.add(change.path)
     done: list[str] = []
     for name, arguments in steps:
         result = await context.call(name, arguments)
@@ -84,12 +89,15 @@ async def run_patch(text: str, context: Context, folder: str = "") -> str:
         raise ToolFailed(
             result.error_type, f"the patch stopped at `{path}`: {result.error_message}.{before}"
         )
-    return "\n".join(done)
+    return "\n".join(done) or "the patch changes nothing"
 
 
 def _move_to(folder: str, change: FileChange) -> FileChange:
+    path = posixpath.join(folder, change.path)
     target = posixpath.join(folder, change.target) if change.target else ""
-    return replace(change, path=posixpath.join(folder, change.path), target=target)
+    # Models copy the line from another patch: a move to the same place is none.
+    is_move = bool(target) and posixpath.normpath(target) != posixpath.normpath(path)
+    return replace(change, path=path, target=target if is_move else "")
 
 
 def find_command_patch(command: str | Sequence[str]) -> tuple[str, str] | None:
@@ -126,11 +134,14 @@ _HERE_DOCUMENT = compile_lazily(
 )
 
 
-def _plan(change: FileChange, context: Context) -> Iterator[Step]:
-    """Yield the calls for one file, after looking whether they fit."""
+def _plan(change: FileChange, context: Context, freed: Set[str]) -> Iterator[Step]:
+    """Yield the calls for one file, after looking whether they fit.
+
+    `freed`: paths that the patch deletes or moves away before.
+    """
     workspace = context.resource(Workspace)
     if change.action == "add":
-        if exists(workspace, change.path):
+        if change.path not in freed and exists(workspace, change.path):
             raise invalid_arguments(
                 f"{quote_path(change.path)} exists already; nothing was changed. Use `*** Update "
                 f"File: {change.path}`"
@@ -140,6 +151,11 @@ def _plan(change: FileChange, context: Context) -> Iterator[Step]:
     if change.action == "delete":
         yield _allow("delete_path", {"path": change.path}, context)[0]
         return
+    if change.target and change.target not in freed and exists(workspace, change.target):
+        raise invalid_arguments(
+            f"{quote_path(change.target)} exists already; nothing was changed. Leave out `*** Move "
+            f"to: {change.target}`, or delete that file first"
+        )
     if change.hunks:
         given = {"path": change.path, "old_string": " ", "new_string": ""}
         _, is_allowed = _allow("edit_file", given, context)
