@@ -24,12 +24,23 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from planted import FAILED, believing, environments, later, own_code, repositories, search_paths
+from planted import (
+    FAILED,
+    believing,
+    environments,
+    later,
+    linked_homes,
+    own_code,
+    repositories,
+    search_paths,
+)
 from planted import trusted_settings as changes
 from planted_world import BACKENDS, READ_ALL, PlantedWorld, list_files, planted_world
 
 import ferrule
+from ferrule.core.errors import ToolFailed
 from ferrule.permissions import provenance
+from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.provenance import ProgramNotFound, find_program
 from ferrule.storage.settings.settings import load_settings
 from ferrule.storage.trust import PROJECT_FILE, TrustStore
@@ -43,6 +54,7 @@ TABLES: dict[str, Sequence[tuple[str, ...]]] = {
     "search paths": search_paths.PLANTED,
     "trusted settings": changes.PLANTED,
     "later": later.PLANTED,
+    "linked homes": linked_homes.PLANTED,
 }
 
 
@@ -266,6 +278,49 @@ def test_what_is_planted_for_the_persons_git_would_run(
     world.plant(script.replace("<E>", str(world.home / "evil")).replace("<M>", str(mark)))
     world.plant(later.WORK)
     assert mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("leads", "place", "name", "backend", "session"),
+    choose_rows(linked_homes.PLANTED, ("same", "next")),
+)
+@pytest.mark.parametrize("exists", [True, False])
+def test_what_the_home_leads_to_is_not_written(
+    leads: str,
+    place: str,
+    name: str,
+    backend: str,
+    session: str,
+    exists: bool,
+    world: PlantedWorld,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = world.root / name
+    if exists:
+        world.write(written, "mine\n")
+    if leads.endswith("="):
+        monkeypatch.setenv(leads[:-1], str(world.root / place))
+        link = None
+    else:
+        link = world.home / leads
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(world.root / place)
+    script = f"echo x > plain; mkdir -p $(dirname {name}); echo x >> {name}; mv plain {name}; true"
+    try:
+        with world.begin(backend) as planting:
+            world.say(planting, script)
+            if session == "same":
+                world.say(planting, script)
+        if session == "next":
+            with world.begin(backend) as begun:
+                world.say(begun, script)
+        with pytest.raises(ToolFailed, match=r"protected|reserved|secret"):
+            Workspace(world.root).write(name, b"x")
+    finally:
+        if link is not None:
+            link.unlink()
+    assert (world.root / "plain").exists(), "nothing was tried"
+    assert (written.read_text() if written.exists() else "") == ("mine\n" if exists else "")
 
 
 @pytest.fixture

@@ -129,6 +129,15 @@ def test_variables_that_are_or_point_to_secrets_do_not_reach_commands(
         ".config/systemd/user/x.service",
         ".local/bin/ls",
         ".tmux.conf",
+        ".lfsconfig",
+        ".helix/languages.toml",
+        ".vim/coc-settings.json",
+        ".vibe/config.toml",
+        "crush.json",
+        ".bazeliskrc",
+        ".config/nvim/init.lua",
+        ".config/direnv/direnvrc",
+        ".builds/ci.yml",
     ],
 )
 def test_what_a_program_outside_runs_later_is_not_written(machine: Machine, name: str) -> None:

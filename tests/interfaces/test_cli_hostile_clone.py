@@ -350,3 +350,15 @@ def test_neither_tools_nor_commands_can_change_what_trust_covers(
     ferrule("run", "-m", script(*steps), "--max-turns", "40", *yes, "go")
     assert {name: (folder / name).read_bytes() for name in COVERED} == before
     assert TrustStore().state(folder) == ("trusted" if trusted else "untrusted")
+
+
+def test_no_name_of_a_file_is_drawn_unescaped_in_the_question_of_trust(
+    ferrule: Any, clone: Path
+) -> None:
+    name = "t\x1b[2Jx\u202e.py"
+    (clone / name).write_text("x = 1\n")
+    (clone / ".ferrule/ferrule.yaml").write_text('tools:\n  python: ["t\\e[2Jx\\u202e.py"]\n')
+    shown = ferrule("trust").err
+    assert "own process" in shown
+    assert "\u202e" not in shown
+    assert r"without a sandbox: t\x1b[2Jx\u202e.py" in shown

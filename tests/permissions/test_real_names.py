@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 from ferrule.core.errors import ToolFailed
 from ferrule.permissions.filesystem.workspace import Workspace
 from ferrule.permissions.protected_names import ProtectedNames
-from ferrule.permissions.repositories import find_configured_places, find_repository
+from ferrule.permissions.repositories import (
+    find_configured_places,
+    find_repository,
+    parse_git_config,
+)
 from ferrule.sandbox.inside.mediator.name_rules import FREE, NameRules
 from ferrule.sandbox.policy import SandboxPolicy
 from ferrule.sandbox.view.masks import Mask, MaskKind
@@ -197,3 +201,42 @@ def test_hooks_in_the_root_protect_their_names_and_not_the_whole_workspace(tmp_p
     workspace.write("plain.txt", b"x")
     with pytest.raises(ToolFailed, match="protected"):
         workspace.write("pre-commit", b"x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("\ufeff[core]\n\thooksPath = h\n", id="byte order mark"),
+        pytest.param("# a comment \\\n[core]\n\thooksPath = h\n", id="comment with backslash"),
+        pytest.param("[core] ; c \\\n\thooksPath = h\n", id="comment behind a heading"),
+        pytest.param("[core]\n\thooksPath = a\u2028b\n", id="line separator of Unicode"),
+        pytest.param('[core]\n\thooksPath = "a # \\\nb"\n', id="quoted text over two lines"),
+        pytest.param("[core]\n\teditor = x\\\\\n\thooksPath = h\n", id="escaped backslash"),
+        pytest.param("[core]\r\n\teditor = a\\\r\nb\r\n\thooksPath = h\r\n", id="windows"),
+        pytest.param('[CORE]\n\tHooksPath = "a"b ; c\n', id="case and quotes"),
+    ],
+)
+def test_settings_of_git_are_read_as_git_reads_them(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(text.encode())
+    command = ["git", "config", "-f", str(file), "-z", "--list"]
+    listed = subprocess.run(command, check=True, capture_output=True).stdout.decode()
+    expected = [tuple(entry.split("\n", 1)) for entry in listed.split("\0") if entry]
+    assert parse_git_config(text) == expected
+
+
+def test_settings_of_git_that_lie_behind_a_link_or_a_variable_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, root = tmp_path / "home", tmp_path / "work"
+    for folder in (home, root, tmp_path / "xdg/git"):
+        folder.mkdir(parents=True)
+    files = {"linked": home / ".gitconfig", "xdg": tmp_path / "xdg/git/config"}
+    for name, place in files.items():
+        (tmp_path / name).with_suffix(".cfg").write_text(f"[core]\n\thooksPath = {root}/{name}\n")
+        place.symlink_to(tmp_path / f"{name}.cfg")
+    (tmp_path / "global.cfg").write_text(f"[core]\n\thooksPath = {root}/global\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global.cfg"))
+    found = find_configured_places(root, None, str(home))
+    assert {f"{root}/{name}" for name in ("linked", "xdg", "global")} <= set(found)

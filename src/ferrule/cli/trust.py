@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from ferrule.storage.trust import (
     find_python_files,
 )
 
-from .confirmation import has_terminal
+from .confirmation import has_terminal, show_pages
 from .terminal import escape_invisible
 
 
@@ -33,37 +34,47 @@ def trust(folder: str, yes: bool, revoke: bool, status: bool) -> int:
     Until a folder is trusted they do nothing. Any change revokes the trust and is shown as a diff.
     """
     root = Path(os.path.realpath(folder))
+    shown_root = escape_invisible(str(root))
     store = TrustStore()
     if revoke:
         outcome = "is no longer trusted" if store.revoke(root) else "was not trusted"
-        click.echo(f"{root} {outcome}", err=True)
+        click.echo(f"{shown_root} {outcome}", err=True)
         return 0
     snapshot = store.read(root)
     if status:
         click.echo(snapshot.state)
         return 0
     if snapshot.state == "trusted":
-        click.echo(f"{root} is trusted", err=True)
+        click.echo(f"{shown_root} is trusted", err=True)
         return 0
-    for change in store.diff(root):
-        _show(change)
-    modules = find_python_files(snapshot.files.get(PROJECT_FILE, b""))
-    in_process = [name for name in modules if name in snapshot.files]
-    if in_process:
-        click.echo(
-            f"runs in Ferrule's own process, without a sandbox: {', '.join(in_process)}", err=True
-        )
-    problem = _find_problem(snapshot)
-    if problem:
-        click.echo(escape_invisible(f"commands will not run here with it: {problem}"), err=True)
-    if snapshot.state != "absent" and not yes:
-        code = _ask_for_trust(root)
+    is_answered = yes or snapshot.state == "absent"
+    text = "\n".join(_describe(store.diff(root), snapshot))
+    if text and not show_pages(text, is_answered):
+        return 4
+    if not is_answered:
+        code = _ask_for_trust(shown_root)
         if code != 0:
             return code
     # By digest: only what was shown becomes trusted, even if the files change meanwhile.
     store.trust(root, digest=snapshot.digest)
-    click.echo(f"trusted {root}", err=True)
+    click.echo(f"trusted {shown_root}", err=True)
     return 0
+
+
+def _describe(
+    changes: Iterable[ConfigurationChange], snapshot: ConfigurationSnapshot
+) -> Iterator[str]:
+    """Yield all that a person has to see before they answer."""
+    for change in changes:
+        yield f"{change.what}: {change.name}"
+        yield change.diff or "  (not text: look at the file)"
+    modules = find_python_files(snapshot.files.get(PROJECT_FILE, b""))
+    in_process = [name for name in modules if name in snapshot.files]
+    if in_process:
+        yield f"runs in Ferrule's own process, without a sandbox: {', '.join(in_process)}"
+    problem = _find_problem(snapshot)
+    if problem:
+        yield f"commands will not run here with it: {problem}"
 
 
 class _AsTrusted(TrustStore):
@@ -88,7 +99,7 @@ def _find_problem(snapshot: ConfigurationSnapshot) -> str:
     return ""
 
 
-def _ask_for_trust(root: Path) -> int:
+def _ask_for_trust(shown_root: str) -> int:
     """Ask the person. Return 0 for yes, else the exit code."""
     if not has_terminal():
         click.echo(
@@ -97,12 +108,7 @@ def _ask_for_trust(root: Path) -> int:
             err=True,
         )
         return 7
-    if not click.confirm(f"trust {root}?", err=True):
+    if not click.confirm(f"trust {shown_root}?", err=True):
         click.echo("not trusted; nothing changed", err=True)
         return 4
     return 0
-
-
-def _show(change: ConfigurationChange) -> None:
-    text = change.diff or "  (not text: look at the file)"
-    click.echo(escape_invisible(f"{change.what}: {change.name}\n{text}"), err=True)

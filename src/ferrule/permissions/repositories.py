@@ -32,6 +32,7 @@ from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.opened_files import open_for_reading
 
+from .linked_places import find_linked_places
 from .protected_names import GIT_FOLDER_ENTRIES, is_git_folder
 from .provenance import CommandWritable, Origin, TrustedPath, UntrustedPath, trust_path
 
@@ -252,7 +253,8 @@ def find_configured_places(
 
     That is `core.hooksPath`, `core.attributesFile`, `include.path`,
     `includeIf.*.path`, `init.templateDir` and programs named by a path, from the repository's
-    settings and the person's. They are real paths, whether or not anything is there. Whoever plants
+    settings and the person's, and what the person's home leads to in the workspace
+    (`linked_places`). They are real paths, whether or not anything is there. Whoever plants
     a setting only has more protected by that.
 
     Args:
@@ -261,10 +263,10 @@ def find_configured_places(
         home: The person's home folder.
     """
     top = repository.work_tree if repository else os.fspath(root)
-    waiting = [f"{home}/.gitconfig", f"{home}/.config/git/config", "/etc/gitconfig"]
+    waiting = [os.path.realpath(file) for file in _list_own_configurations(home)]
     if repository is not None:
         waiting += [f"{repository.common_dir}/config", f"{repository.git_dir}/config.worktree"]
-    found: dict[str, None] = {}
+    found = dict.fromkeys(find_linked_places(os.path.realpath(root), home, os.environ))
     read: set[str] = set()
     while waiting and len(read) < _MAX_INCLUDES:
         path = waiting.pop()
@@ -281,6 +283,16 @@ def find_configured_places(
             elif key in _NAMED_PROGRAMS and "/" in value.split(" ")[0]:
                 found[_resolve(value.split(" ")[0], top, home)] = None
     return tuple(dict.fromkeys(_spread_hooks(found, (os.fspath(root), top))))
+
+
+def _list_own_configurations(home: str) -> Iterator[str]:
+    """Yield where git looks for the person's and the machine's settings. Links may lead there."""
+    yield from (f"{home}/.gitconfig", f"{home}/.config/git/config", "/etc/gitconfig")
+    if os.environ.get("XDG_CONFIG_HOME", "").startswith("/"):
+        yield f"{os.environ['XDG_CONFIG_HOME']}/git/config"
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        if os.environ.get(name):
+            yield os.environ[name]
 
 
 def find_hooks_folder(repository: Repository) -> str:
@@ -313,6 +325,8 @@ def _spread_hooks(places: Iterable[str], tops: tuple[str, ...]) -> Iterator[str]
 def _resolve(value: str, folder: str, home: str) -> str:
     if value.startswith("~/"):
         value = f"{home}/{value[2:]}"
+    elif value.startswith("~"):
+        value = os.path.expanduser(value)  # noqa: PTH111  text
     return os.path.realpath(Path(folder, value.replace("\0", "")))
 
 
@@ -333,8 +347,7 @@ def parse_git_config(text: str) -> list[tuple[str, str]]:
     """
     found: list[tuple[str, str]] = []
     section = ""
-    for line in re.sub(r"\\\r?\n", "", text).splitlines():
-        line = line.strip()
+    for line in _list_logical_lines(text.removeprefix("\ufeff")):
         heading = _HEADING.match(line)
         if heading:
             name, quoted = heading[1].lower(), heading[2]
@@ -345,6 +358,36 @@ def parse_git_config(text: str) -> list[tuple[str, str]]:
             value = "true" if setting[2] is None else _read_value(setting[2])
             found.append((f"{section}.{setting[1].lower()}", value))
     return found
+
+
+def _list_logical_lines(text: str) -> Iterator[str]:
+    """Yield lines without blanks around them. A backslash at the end of a value continues it.
+
+    In a comment it does not: git ends a comment with its line, whatever is before the line's end.
+    """
+    begun: list[str] = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        if line.endswith("\\") and not _ends_in_comment("".join((*begun[-1:], line))):
+            begun.append(line[:-1])
+            continue
+        yield "".join((*begun, line)).strip()
+        begun.clear()
+    yield "".join(begun).strip()
+
+
+def _ends_in_comment(line: str) -> bool:
+    """Return whether a line ends in a comment, or in a backslash that another one escapes."""
+    is_quoted = escaped = False
+    for character in line[:-1]:
+        if escaped:
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character == '"':
+            is_quoted = not is_quoted
+        elif character in "#;" and not is_quoted:
+            return True
+    return escaped
 
 
 _HEADING = compile_lazily(r'\[\s*([A-Za-z0-9.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
