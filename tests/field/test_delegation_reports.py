@@ -25,6 +25,7 @@ from ferrule import (
 )
 from ferrule.core.events import DelegationFinished, RunStarted, Usage
 from ferrule.core.messages import AssistantMessage, ToolMessage
+from ferrule.engine.hooks.events import modify
 from ferrule.extensions.hooks.decorator import hook
 from ferrule.models.scripted import calls, says
 from ferrule.plugins import Parts
@@ -221,16 +222,15 @@ async def test_a_background_agent_goes_on_when_its_call_is_approved() -> None:
 
 
 async def test_hooks_that_add_to_a_run_do_not_disturb_an_agents_question() -> None:
-    @hook("prompt.pre", name="time")
+    @hook("turn.start", name="time")
     def tell_time(value: Any) -> Any:
-        from ferrule.engine.hooks.events import modify
-
-        return modify(f"{value.prompt}\n(it is noon)")
+        RAN.append("hook")
+        return modify({"text": f"{value.text}\n(it is noon)"})
 
     person = Person(YES)
     steps = [calls(ask()), calls(("send", {"to": "Bo"})), says("sent"), says("ok")]
     done = await make(steps, person, hooks=[tell_time]).run("go")
-    assert RAN == ["send Bo"] and len(person.asked) == 1 and done.text == "ok"
+    assert RAN == ["hook", "hook", "send Bo"] and len(person.asked) == 1 and done.text == "ok"
 
 
 # ---- stopping
@@ -318,9 +318,13 @@ async def test_an_agent_that_ran_out_of_turns_is_a_failure_and_no_answer() -> No
 
 
 async def test_an_agent_that_says_nothing_is_told_from_one_that_answers() -> None:
-    steps = [calls(ask("reader")), says(""), says("ok")]
+    # An empty answer is asked for once more.
+    steps = [calls(ask("reader")), says(""), says(""), says("ok")]
     [result] = (await make(steps).run("go")).results
-    assert not result.success and "no answer" in (result.error_message or "")
+    assert result.success and result.data["answer"] == ""
+    assert result.data["note"].startswith("it ended without an answer")
+    [result] = (await make([calls(ask("reader")), says("blue"), says("ok")]).run("go")).results
+    assert "note" not in result.data
 
 
 # ---- names and arguments

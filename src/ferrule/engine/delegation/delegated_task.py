@@ -49,6 +49,7 @@ N = TypeVar("N", int, float)
 
 MAX_LEASE_SECONDS = 60.0
 """How long a session that an ended process has left is waited for."""
+NO_ANSWER = "it ended without an answer; what it was to do may be done or not"
 MAX_LAST_MESSAGE = 1000
 """Characters of the sub-agent's last message in the error about its limit."""
 _STOPS: dict[ErrorType, RunStop] = {ErrorType.LIMIT: "limit", ErrorType.CANCELLED: "cancelled"}
@@ -387,10 +388,13 @@ class DelegatedTask:
 
 
 def _build_answer(work: DelegatedTask, result: RunResult) -> dict[str, Any]:
+    answer = _format_answer(result)
+    note = {"note": NO_ANSWER} if isinstance(answer, str) and not answer.strip() else {}
     return {
         "status": result.stop,
         "agent": work.name,
-        "answer": _format_answer(result),
+        "answer": answer,
+        **note,
         "session": work.session_id,
         "turns": result.turns,
         "tokens": work.usage.input + work.usage.output,

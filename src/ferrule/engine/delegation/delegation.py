@@ -3,7 +3,8 @@
 The agent works in a session of its own. The call's data:
 
     {"status": "done", "agent": …, "answer": text, "session": id, "turns": n, "tokens": n}
-                                                  also "attempts": n if the work was checked
+                                                  also "attempts": n if the work was checked,
+                                                  "note" if the answer is empty
     {"status": "limit", …}                        the same, if the agent's limits say
                                                   `on_limit: answer`
     {"status": "started", "task_id": id, "agent": …, "session": id}
