@@ -233,3 +233,68 @@ def test_an_agent_runs_on_what_the_library_depends_on(tmp_path: Path) -> None:
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
     )
     assert (ended.returncode, ended.stdout) == (0, "There are 12. 12\n"), ended.stderr
+
+
+EVERY_MODULE = """
+import importlib, importlib.machinery, pkgutil, sys
+from pathlib import Path
+
+known = set(sys.argv[1].split(","))
+find = importlib.machinery.PathFinder.find_spec
+
+def find_spec(name, path=None, target=None):
+    spec = find(name, path, target)
+    if spec is None or name.split(".")[0] in known:
+        return spec
+    places = [spec.origin or "", *(spec.submodule_search_locations or ())]
+    return None if any("site-packages" in place for place in places) else spec
+
+importlib.machinery.PathFinder.find_spec = find_spec
+import ferrule
+from ferrule.core.extras import ExtraMissing, describe_missing
+
+for found in pkgutil.walk_packages(ferrule.__path__, "ferrule.", onerror=lambda name: None):
+    try:
+        importlib.import_module(found.name)
+        print(found.name, "loads")
+    except ExtraMissing as error:
+        print(found.name, "says", error.hint)
+    except ImportError as error:
+        missing = describe_missing(error)
+        print(found.name, "is told of" if missing else "fails:", missing.hint if missing else error)
+"""
+
+CORE = (
+    "ferrule,ferrule_local,pydantic,pydantic_core,annotated_types,typing_extensions,"
+    "typing_inspection,jsonschema_rs,jiter,re2,_re2"
+)
+"""What `pip install ferrule` brings."""
+ENTERED = (
+    "ferrule.cli.",
+    "ferrule.console.",
+    "ferrule.runtime.",
+    "ferrule.servers.",
+    "ferrule.web",
+)
+"""What is entered by a command, which says the line, or by pytest."""
+
+
+def test_every_module_without_its_library_names_the_line_that_installs_it() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", EVERY_MODULE, CORE],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=Path(__file__).parent,
+    )
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    assert len(lines) > 500
+    assert [line for line in lines if " fails: " in line] == []
+    told = [line for line in lines if " is told of " in line and not line.startswith(ENTERED)]
+    assert told == []
+    assert "ferrule.adapters.langchain says pip install langgraph" in lines
+    assert "ferrule.adapters.openai_agents says pip install openai-agents" in lines
+    assert "ferrule.job_engines.temporal says pip install 'ferrule[temporal]'" in lines
+    assert "ferrule.testing.journal_conformance says pip install pytest" in lines

@@ -22,14 +22,16 @@ from contextlib import asynccontextmanager
 from json.encoder import encode_basestring as quote
 from typing import Any, Unpack
 
-from anthropic.types import ToolParam
-
+from ferrule.core.extras import name_missing_extra
 from ferrule.engine.agent import Agent
 from ferrule.tools.definition import Tool
 
 from .guard import GuardOptions, open_guarded_session
 from .guarded_session import GuardedSession
 from .sdk_loops import Answered, ApprovalsPending, LoopTools, RequestedCall, encode_result
+
+with name_missing_extra():
+    from anthropic.types import ToolParam
 
 __all__ = ["ApprovalsPending", "guard"]
 

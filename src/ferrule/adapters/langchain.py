@@ -22,12 +22,11 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Unpack, cast
 
-from langchain_core.messages import ToolMessage
-from langchain_core.tools import BaseTool, ToolException
 from pydantic import Field
 
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import ToolFailed
+from ferrule.core.extras import name_missing_extra
 from ferrule.engine.agent import Agent
 from ferrule.tools.definition import Tool
 
@@ -36,6 +35,10 @@ from .framework_approvals import PendingApproval
 from .guard import GuardedTools, GuardOptions, open_guarded_session
 from .guarded_session import GuardedSession
 from .langgraph_interrupts import ask_person, find_task
+
+with name_missing_extra():
+    from langchain_core.messages import ToolMessage
+    from langchain_core.tools import BaseTool, ToolException
 
 __all__ = ["convert_tools", "guard"]
 

@@ -15,14 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from langgraph.config import get_config
-from langgraph.errors import GraphInterrupt
-from langgraph.types import interrupt
-
+from ferrule.core.extras import name_missing_extra
 from ferrule.core.value_class import frozen
 
 from .framework_approvals import PendingApproval
 from .guarded_session import GuardedSession
+
+with name_missing_extra():
+    from langgraph.config import get_config
+    from langgraph.errors import GraphInterrupt
+    from langgraph.types import interrupt
 
 
 @frozen

@@ -25,22 +25,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from agents import Agent as AgentsAgent
-from agents import (
-    FunctionTool,
-    GuardrailFunctionOutput,
-    InputGuardrail,
-    OutputGuardrail,
-    RunContextWrapper,
-    ToolOutputFileContent,
-    ToolOutputImage,
-    TResponseInputItem,
-)
-from agents.tool import Tool as AgentsTool
-from agents.tool import ToolOutputText
-from agents.tool_context import ToolContext
-
 from ferrule.core.calls import ToolResult
+from ferrule.core.extras import name_missing_extra
 from ferrule.core.media import MediaReference
 from ferrule.engine.agent import Agent
 from ferrule.engine.hooks.events import CompletionPost, OutputPost, Payload, TurnStart, json_value
@@ -50,6 +36,22 @@ from ferrule.tools.definition import Tool
 from .framework_approvals import PendingApproval
 from .guard import GuardedTools, GuardOptions, open_guarded_session
 from .guarded_session import GuardedSession
+
+with name_missing_extra():
+    from agents import Agent as AgentsAgent
+    from agents import (
+        FunctionTool,
+        GuardrailFunctionOutput,
+        InputGuardrail,
+        OutputGuardrail,
+        RunContextWrapper,
+        ToolOutputFileContent,
+        ToolOutputImage,
+        TResponseInputItem,
+    )
+    from agents.tool import Tool as AgentsTool
+    from agents.tool import ToolOutputText
+    from agents.tool_context import ToolContext
 
 __all__ = ["guard"]
 

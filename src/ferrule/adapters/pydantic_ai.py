@@ -22,19 +22,11 @@ from dataclasses import replace
 from typing import Any, Unpack, cast
 
 from pydantic import ValidationError
-from pydantic_ai import Tool as PydanticTool
-from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry
-from pydantic_ai.exceptions import ToolFailed as PydanticToolFailed
-from pydantic_ai.messages import BinaryContent, ToolReturn
-from pydantic_ai.models.test import TestModel
-from pydantic_ai.tools import RunContext, ToolDefinition
-from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
-from pydantic_ai.toolsets.abstract import ToolsetTool
-from pydantic_ai.usage import RunUsage
 from pydantic_core import SchemaValidator, core_schema
 
 from ferrule.core.calls import ErrorType, ToolResult
 from ferrule.core.errors import RetryCall, ToolFailed
+from ferrule.core.extras import name_missing_extra
 from ferrule.core.media import Media
 from ferrule.engine.agent import Agent
 from ferrule.tools.definition import Risk, Tool
@@ -43,6 +35,17 @@ from .converted_tools import convert_tool
 from .framework_approvals import PendingApproval
 from .guard import GuardedTools, GuardOptions, open_guarded_session
 from .guarded_session import GuardedSession
+
+with name_missing_extra():
+    from pydantic_ai import Tool as PydanticTool
+    from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry
+    from pydantic_ai.exceptions import ToolFailed as PydanticToolFailed
+    from pydantic_ai.messages import BinaryContent, ToolReturn
+    from pydantic_ai.models.test import TestModel
+    from pydantic_ai.tools import RunContext, ToolDefinition
+    from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
+    from pydantic_ai.toolsets.abstract import ToolsetTool
+    from pydantic_ai.usage import RunUsage
 
 __all__ = ["guard", "open_tools"]
 

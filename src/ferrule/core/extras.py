@@ -12,6 +12,7 @@ from .errors import ConfigError
 EXTRAS: Final = {
     "a2a": "a2a",
     "any_llm": "any",
+    "asyncpg": "pgqueuer",
     "botocore": "bedrock",
     "click": "cli",
     "cryptography": "sign",
@@ -23,6 +24,7 @@ EXTRAS: Final = {
     "genai_prices": "prices",
     "google.auth": "vertex",
     "h11": "serve",
+    "hypercorn": "restate",
     "jinja2": "console",
     "markdown_it": "console",
     "markupsafe": "console",
@@ -31,14 +33,20 @@ EXTRAS: Final = {
     "model2vec": "embeddings",
     "obstore": "objects",
     "opentelemetry": "otel",
+    "pgqueuer": "pgqueuer",
     "PIL": "pictures",
+    "procrastinate": "scale",
     "prompt_toolkit": "cli",
     "psycopg": "scale",
+    "psycopg_pool": "scale",
     "pydantic_monty": "code",
+    "pygments": "cli",
     "python_multipart": "console",
+    "restate": "restate",
     "rich": "cli",
     "starlark": "files",
     "starlette": "serve",
+    "temporalio": "temporal",
     "tree_sitter": "capture",
     "tree_sitter_bash": "capture",
     "uvicorn": "serve",
@@ -49,6 +57,18 @@ EXTRAS: Final = {
 
 Those of `ferrule` itself are in the distribution `ferrule-interfaces`.
 """
+
+FRAMEWORKS: Final = {
+    "agents": "openai-agents",
+    "anthropic": "anthropic",
+    "langchain_core": "langgraph",
+    "langgraph": "langgraph",
+    "llm": "llm",
+    "openai": "openai",
+    "pydantic_ai": "pydantic-ai-slim",
+    "pytest": "pytest",
+}
+"""What is installed for libraries of no extra: frameworks that programs bring themselves."""
 
 EXTRA_PROVIDERS: Final = {"local": "ferrule_local"}
 """Providers of models that another distribution of ours brings, and its package."""
@@ -70,7 +90,7 @@ def describe_missing(error: BaseException) -> ExtraMissing | None:
         return None
     parts = error.name.split(".")
     names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
-    module = next((name for name in names if name in EXTRAS), None)
+    module = next((name for name in names if name in EXTRAS or name in FRAMEWORKS), None)
     if module is None:
         return None
     missing = build_missing_error(module)
@@ -92,10 +112,11 @@ def _is_installed(module: str) -> bool:
 
 def build_missing_error(module: str, extra: str = "") -> ExtraMissing:
     """Return the error for a library that is not installed, by the name it is imported by."""
-    extra = extra or EXTRAS[module]
+    extra = extra or EXTRAS.get(module, "")
+    packages = f"'ferrule[{extra}]'" if extra else FRAMEWORKS[module]
     return ExtraMissing(
         f"this needs the library `{module}`, which is not installed",
-        hint=f"pip install 'ferrule[{extra}]'",
+        hint=f"pip install {packages}",
     )
 
 

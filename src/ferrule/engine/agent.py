@@ -536,7 +536,10 @@ class Agent(ClosedByWith, Generic[DepsT, OutputT]):
                 options=ModelOptions(),
                 tool_mode="auto",
             )
-        session = child.open_session(part.session_id)
+        if part.is_interrupted:
+            session = child.resume(part.session_id)
+        else:
+            session = child.open_session(part.session_id)
         session.set_deps(part.deps)
         return session
 

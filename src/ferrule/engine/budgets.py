@@ -186,6 +186,15 @@ def _price_tokens(price: models.Price, usage: Usage) -> int:
     return ceil(price(usage) * NANODOLLARS)
 
 
+def count_usage(machine: Machine) -> Usage:
+    """Return what a run used, with its cost if that is known."""
+    try:
+        return replace(machine.usage, cost=count_cost(machine.spent))
+    except ConfigError:
+        # The price file is broken, which whoever asks for the cost of the whole run is told.
+        return machine.usage
+
+
 def count_calls(machine: Machine) -> int:
     """Return how many calls the model made in this run so far, whatever their results."""
     return len(machine.results()) + sum(not slot.direct for slot in machine.open_calls())

@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, Protocol, TypeVar, Unpack
 
-from ferrule.core.commands import FinishRun
 from ferrule.core.errors import ConfigError, JournalError, SessionNotFound
 from ferrule.core.events import RunFinished, RunStarted
 from ferrule.core.media import Content
@@ -101,7 +100,7 @@ async def run_keyed(
             session = _open(agent, name, deps, history)
             try:
                 if finished is not None:
-                    return _rebuild_result(session, finished)
+                    return session.rebuild_result(finished)
                 resumed = None
                 if session.driver.machine.is_active:
                     resumed = await session.resume()
@@ -180,19 +179,3 @@ def _find_finished(journal: Journal, name: str, key: str, text: Content) -> RunF
         if isinstance(event, RunFinished):
             finished = event
     return finished
-
-
-def _rebuild_result(session: Session[OutputT], finished: RunFinished) -> RunResult[OutputT]:
-    """Return the result of a run that ended well, from the journal; no function runs again."""
-    session.driver.restore_output(finished.output_json)
-    is_typed = session.driver.machine.output_request is not None
-    return session.build_result(
-        FinishRun(
-            finished.stop,
-            finished.text,
-            finished.code,
-            finished.detail,
-            finished.usage,
-            output=finished.output_json if is_typed else "",
-        )
-    )

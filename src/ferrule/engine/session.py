@@ -855,6 +855,25 @@ class Session(ClosedByWith, Generic[OutputT]):
             finish.output,
         )
 
+    def rebuild_result(self, finished: RunFinished) -> RunResult[OutputT]:
+        """Return the result of its last run from the journal; no function runs again.
+
+        Raises as `run`.
+        """
+        is_typed = self.driver.machine.output_request is not None
+        if is_typed and finished.stop == "done":
+            self.driver.restore_output(finished.output_json)
+        return self.build_result(
+            FinishRun(
+                finished.stop,
+                finished.text,
+                finished.code,
+                finished.detail,
+                finished.usage,
+                output=finished.output_json if is_typed else "",
+            )
+        )
+
     def _make_limit_error(self, name: str, value: float) -> LimitReached:
         limits = self.driver.machine.limits
         hint = f"raise it, or continue with the next message to the session `{self.id}`"

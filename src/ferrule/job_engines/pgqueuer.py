@@ -12,14 +12,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-import asyncpg as untyped_asyncpg
-from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment
-from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
-from pgqueuer.errors import PgqException, RetryRequested
-from pgqueuer.models import Job
-from pgqueuer.qm import QueueManager
-from pgqueuer.queries import Queries
-
+from ferrule.core.extras import name_missing_extra
 from ferrule.engine.distributed.engines import (
     RETRY_SECONDS,
     Do,
@@ -32,6 +25,15 @@ from ferrule.engine.distributed.engines import (
 
 from .coroutines import call_when, run_with
 from .database import SILENT_SECONDS, make_tables
+
+with name_missing_extra():
+    import asyncpg as untyped_asyncpg
+    from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment
+    from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
+    from pgqueuer.errors import PgqException, RetryRequested
+    from pgqueuer.models import Job
+    from pgqueuer.qm import QueueManager
+    from pgqueuer.queries import Queries
 
 asyncpg: Any = untyped_asyncpg
 ENTRYPOINT = "ferrule"

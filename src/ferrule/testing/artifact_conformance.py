@@ -11,10 +11,12 @@ import hashlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from ferrule.core.errors import ConfigError
+from ferrule.core.extras import name_missing_extra
 from ferrule.storage.artifacts.store import CHUNK_SIZE, ArtifactMissing, ArtifactStore, Scope
+
+with name_missing_extra():
+    import pytest
 
 MINE = Scope("local", "me", "s1")
 OTHERS = (

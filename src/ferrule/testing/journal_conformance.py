@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from ferrule.core.calls import ErrorType, ToolCall, ToolResult, encode_json
 from ferrule.core.errors import JournalError, SessionNotFound
 from ferrule.core.events import (
@@ -28,11 +26,15 @@ from ferrule.core.events import (
     Unknown,
     Usage,
 )
+from ferrule.core.extras import name_missing_extra
 from ferrule.core.identity import Identity
 from ferrule.core.limits import OUTPUT_CAP
 from ferrule.storage.export.jsonl import export_jsonl, import_jsonl
 from ferrule.storage.journal.protocols import Journal
 from ferrule.storage.journal.sqlite import SqliteJournal
+
+with name_missing_extra():
+    import pytest
 
 ME = Identity("local", "me", "s1", "r1")
 STORY: tuple[Event, ...] = (

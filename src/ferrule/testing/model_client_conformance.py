@@ -20,10 +20,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import pytest
-
 from ferrule.core.errors import ConfigError, ProviderError
 from ferrule.core.events import ModelAnswered, Usage
+from ferrule.core.extras import name_missing_extra
 from ferrule.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from ferrule.core.vocabulary import AnswerStop
 from ferrule.models.client import ModelClient, ModelOptions, ToolSpec
@@ -31,6 +30,9 @@ from ferrule.models.http.transport import Transport
 from ferrule.models.registry import BASIC_OPTIONS, find_provider
 
 from .http_double import HttpDouble, Reply, Request
+
+with name_missing_extra():
+    import pytest
 
 TEST_SECONDS = 20.0
 """Seconds that a test waits for an event before it fails."""

@@ -19,8 +19,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
+from ferrule.core.extras import name_missing_extra
 from ferrule.sandbox.attacks import (
     ATTEMPTS,
     PYTHON,
@@ -33,6 +32,9 @@ from ferrule.sandbox.attacks import (
 )
 from ferrule.sandbox.policy import Enforcement, Protection, ResourceLimits, SandboxPolicy
 from ferrule.sandbox.sandbox import Sandbox
+
+with name_missing_extra():
+    import pytest
 
 
 class SandboxConformance:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ferrule import tool
+from ferrule import SubAgent, tool
 from ferrule.console import open_sessions as sessions
 from ferrule.console.assemblies import SessionSetup
 from ferrule.console.open_sessions import ConsoleSession, SessionActionError
@@ -23,8 +24,10 @@ from ferrule.core.events import (
     SessionOpened,
     ToolAnswered,
 )
+from ferrule.core.identity import Identity
 from ferrule.models.scripted import calls, says
 from ferrule.runtime.http.work_limits import find_refusal
+from ferrule.storage.journal.sqlite import SqliteJournal
 from ferrule.tools.context import Context
 
 OWNER = Viewer("owner", True)
@@ -469,3 +472,39 @@ async def test_a_session_is_never_taken_up_with_more_than_the_server_allows_now(
         )
         await over(live)
         assert live.assembly.agent.gate.mode == held
+
+
+async def test_the_question_of_an_agent_whose_console_was_killed_is_asked_again(
+    served: Any, tmp_path: Path
+) -> None:
+    given: dict[str, Any] = {
+        "tools": [NOTE],
+        "agents": [SubAgent("clerk", "Notes.", tools=["note"])],
+    }
+    script = [
+        calls(("delegate", {"task": "note x", "agent": "clerk"})),
+        calls(("note", {"text": "x"})),
+    ]
+    later = tmp_path / "later.db"
+    async with served({"scripted:a": script}, **given) as serving:
+        live = await serving.console.open_sessions.start(OWNER, "go")
+        await asked(serving)
+        with SqliteJournal(later) as kept:
+            for info in reversed(serving.journal.sessions()):
+                for one in serving.journal.records(info.session):
+                    who = Identity(one.tenant, one.user, info.session, one.run)
+                    kept.append(info.session, one.run, [one.event], identity=who)
+        await serving.console.open_sessions.stop_run(live.id)
+    script = [says("noted"), says("all done")]
+    async with served({"scripted:a": script}, journal=later, **given) as serving:
+        consoles = serving.console.open_sessions
+        again = await consoles.resume_run(OWNER, serving.journal.find(live.id))
+        (question,) = await asked(serving)
+        assert question.request.reason.startswith("the agent `clerk`")
+        consoles.questions.answer(OWNER, question.id, question.request.digest, "once")
+        await over(again)
+        [finished] = events(serving, live.id, RunFinished)
+        assert (finished.stop, finished.text) == ("done", "all done")
+        [result] = [one.result for one in events(serving, live.id, ToolAnswered)]
+        [noted] = [one.result for one in events(serving, result.data["session"], ToolAnswered)]
+        assert noted.data == "noted x"

@@ -22,6 +22,7 @@ from ferrule.tools.catalog import Catalog
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool_from_function
 from ferrule.tools.definition import Tool, Touch
+from ferrule.tools.outcome_probe import ProbeResult
 
 from .delegated_task import DelegationRequest
 from .delegation import Delegation, unwrap_result
@@ -87,6 +88,11 @@ async def delegate(  # noqa: PLR0913  the parameters that a model may give
     return await context.resource(Delegation).run(request, context)
 
 
+async def _probe(values: Mapping[str, Any], context: Context) -> ProbeResult:
+    """Have a call that an ended process left open run again: it goes on with what was begun."""
+    return context.resource(Delegation).interrupted.probe(context.call_id)
+
+
 async def ask_agent(
     context: Context, task: str, agent: str = "", *, output_type: object = str, **more: Any
 ) -> dict[str, Any]:
@@ -146,7 +152,12 @@ def add_delegate_tool(roster: SubAgentRegistry, catalog: Catalog, gate: Permissi
 
 def _make_delegate_tool(roster: SubAgentRegistry, catalog: Catalog, gate: PermissionGate) -> Tool:
     plain = tool_from_function(
-        delegate, side_effect="external", risk="safe", timeout=MAX_SECONDS, max_attempts=1
+        delegate,
+        side_effect="external",
+        risk="safe",
+        timeout=MAX_SECONDS,
+        max_attempts=1,
+        probe=_probe,
     )
     given = {part.name: getattr(plain, part.name) for part in fields(plain)}
     bare = DelegateTool(**given, roster=roster, catalog=catalog)

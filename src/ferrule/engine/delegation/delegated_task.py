@@ -5,13 +5,16 @@ What may be delegated at all is decided in `delegation`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+import asyncio
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeVar, cast
 
 from ferrule.core.calls import ErrorType, encode_json, parse_json
 from ferrule.core.errors import (
     ConfigError,
+    JournalError,
     LimitReached,
     OutputInvalid,
     ProviderError,
@@ -20,11 +23,10 @@ from ferrule.core.errors import (
 )
 from ferrule.core.events import DelegationFinished, DelegationStarted, ModelAnswered, Usage
 from ferrule.core.limits import Limits
-from ferrule.core.machine import Machine
 from ferrule.core.messages import AssistantMessage
 from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import RunStop
-from ferrule.engine.budgets import NANODOLLARS, count_cost
+from ferrule.engine.budgets import NANODOLLARS, count_usage
 from ferrule.engine.dispatcher import Dispatcher
 from ferrule.engine.hooks.call_hooks import HookBlocked
 from ferrule.engine.hooks.chain import Hooks
@@ -37,6 +39,7 @@ from ferrule.tools.context import Context
 from ferrule.tools.definition import Tool
 
 from .inherited_parts import AgentApprover, SubAgentParts, tighten
+from .interrupted_task import CORRECT, PastWork, read_past_work
 from .registry import SubAgentRegistry
 from .session_tree import Lineage
 from .sub_agent import SubAgent
@@ -44,12 +47,11 @@ from .verification import Check, Verdict, run_check
 
 N = TypeVar("N", int, float)
 
+MAX_LEASE_SECONDS = 60.0
+"""How long a session that an ended process has left is waited for."""
+NO_ANSWER = "it ended without an answer; what it was to do may be done or not"
 MAX_LAST_MESSAGE = 1000
 """Characters of the sub-agent's last message in the error about its limit."""
-_NOT_PASSED = (
-    "Your work was checked and did not pass. The notice says what the check found. Correct the "
-    "work, then answer again."
-)
 _STOPS: dict[ErrorType, RunStop] = {ErrorType.LIMIT: "limit", ErrorType.CANCELLED: "cancelled"}
 _UNLIMITED = Limits(max_calls_per_turn=1_000_000)
 
@@ -120,8 +122,9 @@ class DelegationRequest:
 class DelegatedTask:
     """A request that may be carried out, once, by `run`.
 
-    `agent` and `driver` are those of the delegating session. `usage` is what the sub-agent's runs
-    used so far.
+    `agent` and `driver` are those of the delegating session. `earlier` is what the journal says of
+    the sub-agent if an ended process has begun the task. `usage` is what the sub-agent's runs used
+    so far.
     """
 
     request: DelegationRequest
@@ -132,6 +135,7 @@ class DelegatedTask:
     agent: DelegatingAgent
     driver: DelegatingSession
     roster: SubAgentRegistry
+    earlier: DelegationStarted | DelegationFinished | None = None
     usage: Usage = field(default_factory=Usage)
 
     @property
@@ -146,11 +150,14 @@ class DelegatedTask:
 
     async def run(self) -> dict[str, Any]:
         """Do the work and return the call's data. Raises ToolFailed."""
-        session = self._open()
+        session = await self._open()
         call_id = self.context.call_id
         stop: RunStop = "cancelled"
         try:
-            self.driver.record(DelegationStarted(call_id, self.session_id, self.name))
+            if self.earlier is None:
+                # What the delegating session names must be there, whenever the process ends.
+                session.flush()
+                self.driver.record(DelegationStarted(call_id, self.session_id, self.name))
             answer = await self._run_checked(session)
             stop = answer["status"]
         except ToolFailed as error:
@@ -163,10 +170,28 @@ class DelegatedTask:
             try:
                 await session.close()
             finally:
-                self.driver.record(DelegationFinished(call_id, self.session_id, stop, self.usage))
+                if not isinstance(self.earlier, DelegationFinished):
+                    ended = DelegationFinished(call_id, self.session_id, stop, self.usage)
+                    self.driver.record(ended)
         return await self._run_post_hooks(answer)
 
-    def _open(self) -> Session:
+    async def _open(self) -> Session:
+        """Open the sub-agent's session, or the one that an ended process has left.
+
+        On a server, the lease of such a session may end a moment later than that of the session
+        that delegates.
+        """
+        until = asyncio.get_running_loop().time() + MAX_LEASE_SECONDS
+        while True:
+            try:
+                return self._make_session()
+            except JournalError as error:
+                left = until - asyncio.get_running_loop().time()
+                if error.code != "journal_leased" or self.earlier is None or left <= 0:
+                    raise
+                await asyncio.sleep(min(1.0, left))
+
+    def _make_session(self) -> Session:
         definition = self.definition
         request = self.request
         driver = self.driver
@@ -189,6 +214,7 @@ class DelegatedTask:
                 hooks=(*self.driver.hooks.added, *definition.hooks),
                 output_type=definition.output_type,
                 deps=self.context.deps,
+                is_interrupted=self.earlier is not None,
                 lineage=above.for_sub_agent(
                     limits, definition.name, self.context.identity.session, self.context.call_id
                 ),
@@ -200,10 +226,15 @@ class DelegatedTask:
 
     async def _run_checked(self, session: Session) -> dict[str, Any]:
         """Return the sub-agent's answer; if there is a check, one that has passed it."""
-        result = await self._ask(session, self.request.task)
+        past = self._take_up(session) if self.earlier is not None and session.history else None
+        attempt = 0
+        if past is None:
+            result = await self._ask(session, self.request.task)
+        else:
+            attempt = past.checks
+            result = await self._finish(session, past)
         if not self.check:
             return _build_answer(self, result)
-        attempt = 0
         while True:
             attempt += 1
             verdict = await self._verify(attempt)
@@ -218,12 +249,47 @@ class DelegatedTask:
             # instruction.
             session.tell(verdict.report or "(it said nothing)", "check")
             session.change(limits=self._limits())
-            result = await self._ask(session, _NOT_PASSED)
+            result = await self._ask(session, CORRECT)
 
-    async def _ask(self, session: Session, text: str) -> RunResult:
-        before = session.driver.machine.usage
+    def _take_up(self, session: Session) -> PastWork:
+        """Read what the sub-agent had done when its process ended, and count it.
+
+        What an open run used is counted where it is resumed.
+        """
+        past = read_past_work(self.driver.log.journal, session.id)
+        self.usage += past.usage
+        if not isinstance(self.earlier, DelegationFinished):
+            self.driver.lineage.shared.spend(past.usage, past.calls)
+        return past
+
+    async def _finish(self, session: Session, past: PastWork) -> RunResult:
+        """Finish the run that was left open, or return the result of the last one that ended."""
+        if past.finished is None:
+            return await self._ask(session)
+        with self._explain_failure(session):
+            return session.rebuild_result(past.finished)
+
+    async def _ask(self, session: Session, text: str = "") -> RunResult:
+        """Send the sub-agent a message; without one, finish the run that is open."""
+        before = session.driver.machine.usage if text else None
         try:
-            return await session.run(text)
+            with self._explain_failure(session):
+                if text:
+                    return await session.run(text)
+                done = await session.resume()
+                assert done is not None
+                return done
+        finally:
+            machine = session.driver.machine
+            # The same value: no run began, because a hook refused it.
+            if machine.usage is not before:
+                self.usage += count_usage(machine)
+
+    @contextmanager
+    def _explain_failure(self, session: Session) -> Generator[None]:
+        """Turn what a run raises into an error of the call."""
+        try:
+            yield
         except ConfigError as error:
             raise ToolFailed(
                 ErrorType.PERMISSION_DENIED,
@@ -252,11 +318,6 @@ class DelegatedTask:
                 f"the agent `{self.name}` got no answer from its model: {error.detail}",
                 data=error.to_fields(),
             ) from error
-        finally:
-            machine = session.driver.machine
-            # The same value: no run began, because a hook refused it.
-            if machine.usage is not before:
-                self.usage += _count_usage(machine)
 
     async def _verify(self, attempt: int) -> Verdict:
         assert self.context.call is not None
@@ -326,20 +387,14 @@ class DelegatedTask:
         ).with_owner_limits(above.limits)
 
 
-def _count_usage(machine: Machine) -> Usage:
-    """Return what a run used, with its cost: whoever delegated does not see the answers."""
-    try:
-        return replace(machine.usage, cost=count_cost(machine.spent))
-    except ConfigError:
-        # The price file is broken, which whoever asks for the cost of the whole run is told.
-        return machine.usage
-
-
 def _build_answer(work: DelegatedTask, result: RunResult) -> dict[str, Any]:
+    answer = _format_answer(result)
+    note = {"note": NO_ANSWER} if isinstance(answer, str) and not answer.strip() else {}
     return {
         "status": result.stop,
         "agent": work.name,
-        "answer": _format_answer(result),
+        "answer": answer,
+        **note,
         "session": work.session_id,
         "turns": result.turns,
         "tokens": work.usage.input + work.usage.output,

@@ -3,7 +3,8 @@
 The agent works in a session of its own. The call's data:
 
     {"status": "done", "agent": …, "answer": text, "session": id, "turns": n, "tokens": n}
-                                                  also "attempts": n if the work was checked
+                                                  also "attempts": n if the work was checked,
+                                                  "note" if the answer is empty
     {"status": "limit", …}                        the same, if the agent's limits say
                                                   `on_limit: answer`
     {"status": "started", "task_id": id, "agent": …, "session": id}
@@ -19,6 +20,8 @@ Rules of this file, each a promise with a test:
 * Whatever goes wrong is a typed error that names the sub-agent: `limit` (and which), `io_error`
   (its model), `permission_denied`, `cancelled`, `validation_failed` (its work failed its check).
 * It never outlives the run that delegated to it. Stopping a call stops its sub-agent.
+* If the process ends, whoever resumes the run resumes its sub-agents, questions included
+  (`interrupted_task`).
 * After two failures in a row in one run the same sub-agent is not tried again.
 """
 
@@ -37,6 +40,7 @@ from ferrule.tools.context import Context
 
 from .delegated_task import DelegatedTask, DelegatingAgent, DelegatingSession, DelegationRequest
 from .delegated_tools import choose_tools, full_name
+from .interrupted_task import InterruptedCalls
 from .registry import SubAgentRegistry
 from .session_tree import Lineage
 from .sub_agent import DELEGATE, SubAgent
@@ -58,6 +62,7 @@ class Delegation:
         self._driver = driver
         self._roster = roster
         self._own: dict[str, SubAgent] = {}
+        self.interrupted = InterruptedCalls(driver.log.journal)
         self._failures: dict[str, tuple[int, str]] = {}
         self._run = ""
 
@@ -79,7 +84,9 @@ class Delegation:
 
     async def run(self, request: DelegationRequest, context: Context) -> dict[str, Any] | Launch:
         """Carry out a request. Raises ToolFailed."""
-        work = self._plan(request, context, token_hex(16))
+        earlier = self.interrupted.find(context.call_id)
+        session_id = token_hex(16) if earlier is None else earlier.session
+        work = self._plan(request, context, session_id)
         work = await self._allow(work)
         self._refuse_failed(work)
         if request.wait:
@@ -121,6 +128,7 @@ class Delegation:
             self._home,
             self._driver,
             self._roster,
+            self.interrupted.find(context.call_id),
         )
         if work.check:
             dispatcher = self._driver.dispatcher

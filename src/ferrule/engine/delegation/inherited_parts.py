@@ -75,7 +75,8 @@ class SubAgentParts:
     """What a sub-agent has of its own, instead of the delegating agent's.
 
     `model` is "" for the same model. `gate` is the session's and not the agent's: what was granted
-    for the session holds for its sub-agents. `deps` are the delegating run's.
+    for the session holds for its sub-agents. `deps` are the delegating run's. The session of a task
+    that `is_interrupted` is in the journal.
     """
 
     session_id: str
@@ -89,3 +90,4 @@ class SubAgentParts:
     lineage: Lineage
     output_type: object = str
     deps: object = None
+    is_interrupted: bool = False

@@ -7,7 +7,7 @@ agents still do when the run ends is ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
@@ -24,6 +24,7 @@ from ferrule.permissions.approvals import Approver
 
 from .delegated_task import DelegatingAgent
 from .delegation import Delegation, unwrap_result
+from .interrupted_task import read_past_work
 from .registry import SubAgentRegistry
 from .session_tree import Lineage
 from .sub_agent import DELEGATE
@@ -52,6 +53,8 @@ class SessionDelegation(DriverExtension):
         self.hooks = hooks
         self.lineage = lineage or Lineage.root(home.limits)
         self.delegation = Delegation(home, self, roster)
+        self._ended: list[str] = []
+        """Sessions of sub-agents that had ended when the run was left open."""
 
     def resources(self) -> Mapping[type, object]:
         return {Delegation: self.delegation}
@@ -86,13 +89,28 @@ class SessionDelegation(DriverExtension):
             return opened
         return replace(opened, parent=mine.parent, parent_call=mine.call, agent=mine.agent)
 
+    def rebuild(self, journal: Sequence[events.Event]) -> None:
+        machine = self.driver.machine
+        calls = [slot.call.id for slot in machine.open_calls() if not slot.direct]
+        self.delegation.interrupted.rebuild(calls, journal)
+        for event in journal:
+            if isinstance(event, events.RunStarted):
+                self._ended = []
+            elif isinstance(event, events.DelegationFinished):
+                self._ended.append(event.session)
+
     def before_run(self, started: events.RunStarted) -> None:
         self.lineage.begin_run(started.limits)
 
     def before_resume(self) -> None:
         machine = self.driver.machine
         self.lineage.begin_run(machine.limits, self.driver.elapsed)
-        self.lineage.shared.spend(machine.usage, count_calls(machine))
+        shared = self.lineage.shared
+        calls = count_calls(machine)
+        if shared.compute_remaining("max_calls") is not None:
+            journal = self.log.journal
+            calls += sum(read_past_work(journal, session).calls for session in self._ended)
+        shared.spend(machine.usage, calls)
 
     async def after_run(self) -> None:
         await self._end_agents()
