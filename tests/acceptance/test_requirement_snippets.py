@@ -292,6 +292,27 @@ async def test_an_error_that_is_hidden_from_the_model_keeps_no_cause() -> None:
     assert run.results[0].cause == ""
 
 
+async def test_artifact_fetch_takes_the_reference_as_ref(tmp_path: Path) -> None:
+    """`artifact_fetch` takes {ref: string, max_bytes?: int}."""
+
+    @tool(side_effect="none")
+    def report() -> str:
+        """Write a long report."""
+        return "line\n" * 9_000
+
+    model = Scripted([calls(("report", {})), says("Long.")])
+    stored = Storage(journal=":memory:", artifacts=tmp_path / "kept")
+    session = Agent(model, [report], storage=stored).session()
+    ref = (await session.run("Report.")).results[0].data["artifact"]
+    for name in ("artifact_fetch", "artifact_read"):
+        assert (await session.call(name, ref=ref)).success
+    fetched = await session.call("artifact_fetch", ref=ref, max_bytes=10)
+    assert fetched.data["content"] == "line\nline\n"
+    assert {"mime", "size_bytes", "content", "truncated"} <= fetched.data.keys()
+    assert fetched.notes == ("[note: `ref` is `artifact` here]",)
+    await session.close()
+
+
 def test_settings_of_harbor_are_understood(tmp_path: Path) -> None:
     settings = read_settings(
         tmp_path,
