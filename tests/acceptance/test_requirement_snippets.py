@@ -41,7 +41,16 @@ from ferrule.runtime.deferred_tools import set_loading_modes
 from ferrule.storage import load_settings, paths
 from ferrule.storage.audit.audit import audit_calls
 from ferrule.storage.audit.explanation import explain
-from ferrule.toolkits import grep_search, stdlib_tools
+from ferrule.toolkits import (
+    agent_command_tools,
+    agent_edit_tools,
+    agent_host_tools,
+    agent_read_tools,
+    git_toolbox_tools,
+    git_tools,
+    grep_search,
+    stdlib_tools,
+)
 from ferrule.toolkits.search.search_files import search_files
 from ferrule.tools.definition import Tool
 
@@ -145,6 +154,23 @@ def test_what_the_names_of_other_systems_lead_to_exists() -> None:
             assert argument in known, lead
         for group, parameter in re.findall(r"(Limits|ToolCalling)\((\w+)=", lead):
             assert parameter in inspect.signature(groups[group]).parameters, lead
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [
+        agent_command_tools,
+        agent_edit_tools,
+        agent_host_tools,
+        agent_read_tools,
+        git_toolbox_tools,
+        git_tools,
+    ],
+)
+def test_options_given_to_a_pack_as_an_object_lead_to_keywords(pack: Any) -> None:
+    with pytest.raises(ConfigError, match="is a folder, found a dict") as caught:
+        pack({"repo": ".", "max_inline_bytes": 12_000})
+    assert "write options as keywords" in caught.value.hint
 
 
 async def test_an_image_may_be_an_object(tmp_path: Path) -> None:
@@ -290,6 +316,27 @@ async def test_an_error_that_is_hidden_from_the_model_keeps_no_cause() -> None:
     )
     run = await agent.run("Weather?")
     assert run.results[0].cause == ""
+
+
+async def test_artifact_fetch_takes_the_reference_as_ref(tmp_path: Path) -> None:
+    """`artifact_fetch` takes {ref: string, max_bytes?: int}."""
+
+    @tool(side_effect="none")
+    def report() -> str:
+        """Write a long report."""
+        return "line\n" * 9_000
+
+    model = Scripted([calls(("report", {})), says("Long.")])
+    stored = Storage(journal=":memory:", artifacts=tmp_path / "kept")
+    session = Agent(model, [report], storage=stored).session()
+    ref = (await session.run("Report.")).results[0].data["artifact"]
+    for name in ("artifact_fetch", "artifact_read"):
+        assert (await session.call(name, ref=ref)).success
+    fetched = await session.call("artifact_fetch", ref=ref, max_bytes=10)
+    assert fetched.data["content"] == "line\nline\n"
+    assert {"mime", "size_bytes", "content", "truncated"} <= fetched.data.keys()
+    assert fetched.notes == ("[note: `ref` is `artifact` here]",)
+    await session.close()
 
 
 def test_settings_of_harbor_are_understood(tmp_path: Path) -> None:

@@ -52,6 +52,23 @@ def test_a_person_turns_it_on_and_says_yes_to_it(
     assert "HEY" in ran.err
 
 
+def test_a_flag_may_name_a_tool_that_a_script_will_register(
+    trusted: Path,
+    ferrule: Callable[..., Any],
+    script: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = ("run", "go", "--model", script(*STEPS), "--allow", "register_tool", "--allow")
+    refused = ferrule(*asked, "shout")
+    assert refused.code != 0 and "no tool `shout`" in refused.err, "nothing can register it"
+    monkeypatch.setenv("FERRULE_TOOLS_REGISTER", "true")
+    ran = ferrule(*asked, "shout")
+    assert (ran.code, ran.out) == (0, "done\n")
+    assert "HEY" in ran.err
+    misspelled = ferrule(*asked, "reed_file")
+    assert misspelled.code != 0 and "`read_file`" in misspelled.err
+
+
 def test_without_a_yes_nothing_is_added(
     trusted: Path,
     ferrule: Callable[..., Any],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 from typing import Any, get_args
@@ -16,6 +17,7 @@ from ferrule.connectors.http import manifest
 from ferrule.connectors.mcp import configuration as mcp_entries
 from ferrule.core.calls import Refuser
 from ferrule.core.errors import FerruleError
+from ferrule.core.messages import REFUSED_CODE
 from ferrule.engine.hooks.events import PAYLOADS
 from ferrule.extensions.hooks import conditions
 from ferrule.extensions.tool_files import parameters, tool_file
@@ -134,6 +136,19 @@ def test_the_page_about_errors_has_every_exception_with_its_exit_code() -> None:
     assert set(public) <= set(rows)
     for name, value in {**public, "CommandFailed": CommandFailed}.items():
         assert rows[name][0] == str(value.exit_code), name
+
+
+def test_the_page_about_providers_has_every_code_of_an_error() -> None:
+    rows = table_after("docs/providers.md", "| code of an error | when |")
+    codes = {REFUSED_CODE}
+    for file in (ROOT / "src/ferrule/models").rglob("*.py"):
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "ProviderError":
+                given = {one.arg: one.value for one in call.keywords}.get("code")
+                if isinstance(given, ast.Constant):
+                    codes.add(str(given.value))
+    assert {"timeout", "http_404"} < codes
+    assert codes - {"http_404"} == set(rows) - {"http_STATUS", "http_503"}
 
 
 def test_the_page_about_errors_has_every_exit_code() -> None:

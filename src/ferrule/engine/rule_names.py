@@ -23,20 +23,25 @@ _MIN_WORD_RATIO = 0.7
 
 
 def check_rule_names(
-    rules: Iterable[PermissionRule], catalog: Catalog, more: Callable[[], Iterable[str]] = tuple
+    rules: Iterable[PermissionRule],
+    catalog: Catalog,
+    more: Callable[[], Iterable[str]] = tuple,
+    *,
+    can_grow: bool = False,
 ) -> None:
     """Raise ConfigError for rules that name no tool or can match no call. All of them are named.
 
     A rule with parentheses matches what marked parameters name: a tool without any is never meant
     by it. Rules that name no tool are: a word with a capital letter, which can only be a kind of
     access; a name that is nearly that of a tool; and any unknown name in a rule for this run
-    alone, whose tools are all known. Another plain name is allowed: its tool may come from a file
-    of another folder.
+    alone, whose tools are all known unless scripts may register some. Another plain name is
+    allowed: its tool may come from a file of another folder.
 
     Args:
         rules: The rules.
         catalog: The tools of the run.
         more: Gives further names that a run may have; called only if a name is not in the catalog.
+        can_grow: Whether scripts may register tools during the run (`tools.register`).
     """
     rules = list(rules)
     problems = [
@@ -51,7 +56,7 @@ def check_rule_names(
             (f"rule `{rule.text}` ({rule.list}): {problem}", hint)
             for rule in unknown
             if rule.tool not in known
-            for problem, hint in _find_problem(rule, known)
+            for problem, hint in _find_problem(rule, known, can_grow=can_grow)
         ]
     if len(problems) == 1:
         raise ConfigError(problems[0][0], hint=problems[0][1])
@@ -68,7 +73,9 @@ def find_tool_problem(name: str, known: Iterable[str]) -> tuple[str, str]:
     return f"there is no tool `{name}`", hint
 
 
-def _find_problem(rule: PermissionRule, known: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _find_problem(
+    rule: PermissionRule, known: Iterable[str], *, can_grow: bool
+) -> Iterator[tuple[str, str]]:
     if _CAPITALIZED.fullmatch(rule.tool):
         families = ", ".join(f"`{name}`" for name in RULE_FAMILIES)
         similar = find_similar_family(rule.tool)
@@ -78,7 +85,7 @@ def _find_problem(rule: PermissionRule, known: Iterable[str]) -> Iterator[tuple[
             else f"there are {families}"
         )
         yield f"`{rule.tool}` is neither a tool nor a kind of access", hint
-    elif rule.layer == "flags" or _nearest(rule.tool, known):
+    elif (rule.layer == "flags" and not can_grow) or _nearest(rule.tool, known):
         yield find_tool_problem(rule.tool, known)
 
 

@@ -292,7 +292,8 @@ def assemble(  # noqa: PLR0913  what interfaces differ in, each by name
     is_named = plugins.make_name_check(setup.internals.is_named)
     tools = apply_profile(plugins, profile, is_named)
     catalog, unknown = _make_catalog(settings, for_model, tools)
-    check_rule_names(gate.rules, catalog, list_known_names)
+    can_grow = bool(settings["tools.register"])
+    check_rule_names(gate.rules, catalog, list_known_names, can_grow=can_grow)
     for problem in (*gate.grants.problems, *unknown):
         notice(str(problem))
     around = _describe_surroundings(settings, gate, approver)

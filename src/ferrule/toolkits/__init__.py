@@ -3,7 +3,7 @@
 Packages: `code_index`, `code_mode`, `commands`, `files`, `git`, `model_family_tools`, `pictures`,
 `search`, `stdlib`.
 Modules: `clock`, `confined_program`, `examples`, `packs`, `process`, `remote_mcp`,
-`session_folder`, `subfolder`, `tasks`, `usual_arguments`.
+`session_folder`, `subfolder`, `tasks`.
 """
 
 from __future__ import annotations

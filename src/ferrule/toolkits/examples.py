@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ferrule.tools.definition import Tool
-
-from .usual_arguments import accept_usual_arguments
+from ferrule.tools.usual_arguments import accept_usual_arguments
 
 EXAMPLES: Mapping[str, tuple[tuple[str, Mapping[str, Any]], ...]] = {
     "read_file": (

@@ -29,7 +29,7 @@ from .files.browse import file_outline, list_files
 from .files.tools import create_dir, delete_path, edit_file, read_file, read_file_tail, write_file
 from .git.git_command import git_command
 from .search.pack import make_search_tool
-from .subfolder import FolderPath, limit_tools, move_tools
+from .subfolder import FolderPath, limit_tools, move_tools, read_folder
 
 T = TypeVar("T")
 
@@ -164,7 +164,7 @@ def _make_command_tools(
     given: dict[str, Any] = {name: options[name] for name in passed_on if name in options}
     tools = command_tools(
         CommandOptions(
-            root=os.fspath(root) if root is not None else "",
+            root=read_folder(root) if root is not None else "",
             cwd=os.fspath(cast("str | os.PathLike[str]", options.get("cwd", ""))),
             behavior=Behavior.from_mapping(behavior or {}),
             command_policy=_take_either(options, "command_policy", "allow_command", None),

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ferrule.core.calls import ErrorType
-from ferrule.core.errors import ToolFailed
+from ferrule.core.errors import ConfigError, ToolFailed
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.paths import quote_path
 from ferrule.permissions.filesystem.workspace import Workspace
@@ -26,12 +26,25 @@ FolderPath = str | os.PathLike[str] | None
 """A folder of the workspace, absolute or from its root; None and `.` are the workspace itself."""
 
 
+def read_folder(folder: FolderPath) -> str:
+    """Return the folder of a pack as text. Raises ConfigError for anything else, as a dict."""
+    if folder is None:
+        return "."
+    try:
+        return os.fspath(folder)
+    except TypeError:
+        raise ConfigError(
+            f"the first argument of a pack of tools is a folder, found a {type(folder).__name__}",
+            hint='write options as keywords: `agent_command_tools(".", max_inline_bytes=12000)`',
+        ) from None
+
+
 def limit_tools(tools: Iterable[Tool], folder: FolderPath) -> tuple[Tool, ...]:
     """Limit tools to `folder`: another path as an argument is refused before anything is opened.
 
     If a call leaves a path at `.`, it means the folder.
     """
-    start = os.fspath(folder) if folder is not None else "."
+    start = read_folder(folder)
     return tuple(tool if start == "." else _limit_tool(tool, start) for tool in tools)
 
 
@@ -188,7 +201,7 @@ def move_tools(tools: Iterable[Tool], start: FolderPath) -> tuple[Tool, ...]:
 
     For the tools of a repository.
     """
-    folder = os.fspath(start) if start is not None else "."
+    folder = read_folder(start)
     return tuple(tool if folder == "." else _move_tool(tool, folder) for tool in tools)
 
 

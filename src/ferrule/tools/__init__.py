@@ -7,7 +7,7 @@ Modules: `background_launch`, `catalog`, `chunked_output`, `context`, `decorator
 `definition`, `docstring`, `forking`, `json_conversion`, `line_matching`, `media_types`, `names`,
 `number_ranges`, `outcome_probe`, `pack_options`, `parameters`, `plain_schemas`,
 `process_resources`, `pydantic_schemas`, `reliability`, `result_facts`, `result_formatting`,
-`safe_patterns`, `schema_notation`, `toolset`, `word_stems`.
+`safe_patterns`, `schema_notation`, `toolset`, `usual_arguments`, `word_stems`.
 """
 
 from __future__ import annotations

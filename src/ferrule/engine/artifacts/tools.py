@@ -25,6 +25,7 @@ from ferrule.storage.artifacts.store import Artifact, ArtifactMissing, RunArtifa
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
 from ferrule.tools.definition import Tool
+from ferrule.tools.usual_arguments import accept_usual_arguments
 
 from .stubs import HeadAndTail, build_preview, is_text, json_size
 
@@ -262,4 +263,4 @@ def _read_rows(pieces: Iterable[bytes], start: int, count: int, room: int) -> di
     return found
 
 
-TOOLS: tuple[Tool, ...] = (artifact_fetch, artifact_read)
+TOOLS: tuple[Tool, ...] = tuple(map(accept_usual_arguments, (artifact_fetch, artifact_read)))

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Unpack, cast
 from ferrule.core.calls import ErrorType
 from ferrule.core.errors import ConfigError, RetryCall, ToolFailed
 from ferrule.core.similar_names import ask_about, find_similar_names
-from ferrule.toolkits.subfolder import FolderPath, enter_subfolder
+from ferrule.toolkits.subfolder import FolderPath, enter_subfolder, read_folder
 from ferrule.tools import toolset
 from ferrule.tools.context import Context
 from ferrule.tools.decorator import tool
@@ -109,8 +109,9 @@ def _bind(
     operations: Iterable[Operation], repo: FolderPath, options: GitOptions
 ) -> tuple[Tool, ...]:
     """Return the tools of operations, in their groups, for one repository."""
+    start = None if repo is None else read_folder(repo)
     return tuple(
-        _with_facts(operation, _bind_to_repository(operation, repo, options))
+        _with_facts(operation, _bind_to_repository(operation, start, options))
         for operation in operations
     )
 

@@ -10,9 +10,9 @@ from typing import ClassVar
 from ferrule.core.value_class import frozen
 from ferrule.engine.plugins.protocol import CatalogChanges, Parts, Setup
 from ferrule.storage.plugins.manifests import list_coding_tools
-from ferrule.toolkits.usual_arguments import accept_usual_arguments
 from ferrule.tools.catalog import Catalog
 from ferrule.tools.definition import BUILTIN_NAMESPACE, Loading, Tool
+from ferrule.tools.usual_arguments import accept_usual_arguments
 
 _FAMILIES = {
     "gpt": re.compile(r"gpt-|codex|o\d"),

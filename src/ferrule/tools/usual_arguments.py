@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from ferrule.tools.definition import Arguments, CheckedArguments, Tool
+from .definition import Arguments, CheckedArguments, Tool
 
 _PATHS = (
     "file_path filepath filePath file filename file_name target_file absolute_path relative_path "
@@ -45,6 +45,7 @@ USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
         "patch": "input patch_text diff",
         "source": "src source_path old_path from",
         "target": "destination dest dst target_path new_path to",
+        "artifact": "ref reference artifact_ref",
     }.items()
 }
 """Names that other tools give to a parameter, by the name that ours have."""

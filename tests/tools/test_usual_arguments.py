@@ -13,8 +13,8 @@ from ferrule.toolkits.files.tools import TOOLS as FILE_TOOLS
 from ferrule.toolkits.files.tools import read_file
 from ferrule.toolkits.model_family_tools.anthropic import bash
 from ferrule.toolkits.search.search_files import TOOLS as SEARCH_TOOLS
-from ferrule.toolkits.usual_arguments import USUAL_NAMES, accept_usual_arguments
 from ferrule.tools.definition import Tool
+from ferrule.tools.usual_arguments import USUAL_NAMES, accept_usual_arguments
 
 TOOLS: dict[str, Tool] = {
     made.name: made for made in (*FILE_TOOLS, *browse.TOOLS, *SEARCH_TOOLS, *commands.TOOLS)
