@@ -24,7 +24,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from planted import FAILED, believing, environments, later, own_code, repositories, search_paths
+from planted import (
+    FAILED,
+    believing,
+    environments,
+    later,
+    own_code,
+    repositories,
+    search_paths,
+    settings_elsewhere,
+)
 from planted import trusted_settings as changes
 from planted_world import BACKENDS, READ_ALL, PlantedWorld, list_files, planted_world
 
@@ -43,6 +52,7 @@ TABLES: dict[str, Sequence[tuple[str, ...]]] = {
     "search paths": search_paths.PLANTED,
     "trusted settings": changes.PLANTED,
     "later": later.PLANTED,
+    "settings elsewhere": settings_elsewhere.PLANTED,
 }
 
 
@@ -266,6 +276,52 @@ def test_what_is_planted_for_the_persons_git_would_run(
     world.plant(script.replace("<E>", str(world.home / "evil")).replace("<M>", str(mark)))
     world.plant(later.WORK)
     assert mark.exists()
+
+
+@pytest.fixture
+def prepared(
+    prepare: str, variable: str, world: PlantedWorld, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """What the person has set up in a repository; yields the mark of what must not run."""
+    mark = prepare_repository(world, "")
+    name, _, value = world.script(variable).partition("=")
+    if name:
+        monkeypatch.setenv(name, value)
+    world.plant(prepare)
+    yield mark
+    world.plant(settings_elsewhere.CLEAR)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "variable", "script", "backend", "session"),
+    choose_rows(settings_elsewhere.PLANTED, ("same", "next")),
+)
+def test_no_command_changes_settings_of_the_person_wherever_they_lie(
+    prepared: Path, script: str, backend: str, session: str, world: PlantedWorld
+) -> None:
+    script = script.replace("<E>", str(world.home / "evil"))
+    with world.begin(backend) as planting:
+        world.say(planting, script)
+        if session == "same":
+            assert "over" in world.say(planting, "git status; echo over")
+    if session == "next":
+        with world.begin(backend) as begun:
+            assert "over" in world.say(begun, "git status; echo over")
+    world.plant(settings_elsewhere.WORK)
+    assert not prepared.exists()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "variable", "script"),
+    [pytest.param(*row[1:4], id=row[0]) for row in settings_elsewhere.PLANTED],
+)
+def test_settings_that_lie_elsewhere_would_run_what_is_planted_in_them(
+    prepared: Path, script: str, world: PlantedWorld
+) -> None:
+    """The control: planted by a program without a sandbox, each of them runs."""
+    world.plant(script.replace("<E>", str(world.home / "evil")))
+    world.plant(settings_elsewhere.WORK)
+    assert prepared.exists()
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from ferrule.core.lazy_patterns import compile_lazily
 from ferrule.core.value_class import frozen
 from ferrule.permissions.filesystem.opened_files import open_for_reading
 
-from .protected_names import GIT_FOLDER_ENTRIES, is_git_folder
+from .protected_names import GIT_FOLDER_ENTRIES, PROTECTED, is_git_folder
 from .provenance import CommandWritable, Origin, TrustedPath, UntrustedPath, trust_path
 
 _MAX_BYTES = 1024 * 1024
@@ -252,8 +252,10 @@ def find_configured_places(
 
     That is `core.hooksPath`, `core.attributesFile`, `include.path`,
     `includeIf.*.path`, `init.templateDir` and programs named by a path, from the repository's
-    settings and the person's. They are real paths, whether or not anything is there. Whoever plants
-    a setting only has more protected by that.
+    settings and the person's. Also the person's settings of git themselves, and where links of the
+    home or variables lead to a file that a program obeys when it starts (`~/.bashrc`), as they do
+    for who keeps them in a repository. They are real paths, whether or not anything is there.
+    Whoever plants a setting only has more protected by that.
 
     Args:
         root: The workspace.
@@ -261,10 +263,11 @@ def find_configured_places(
         home: The person's home folder.
     """
     top = repository.work_tree if repository else os.fspath(root)
-    waiting = [f"{home}/.gitconfig", f"{home}/.config/git/config", "/etc/gitconfig"]
+    waiting = [os.path.realpath(file) for file in _list_own_git_settings(home)]
+    found: dict[str, None] = dict.fromkeys((*waiting, *_list_moved_start_up_files(home)))
+    waiting.append("/etc/gitconfig")
     if repository is not None:
         waiting += [f"{repository.common_dir}/config", f"{repository.git_dir}/config.worktree"]
-    found: dict[str, None] = {}
     read: set[str] = set()
     while waiting and len(read) < _MAX_INCLUDES:
         path = waiting.pop()
@@ -281,6 +284,34 @@ def find_configured_places(
             elif key in _NAMED_PROGRAMS and "/" in value.split(" ")[0]:
                 found[_resolve(value.split(" ")[0], top, home)] = None
     return tuple(dict.fromkeys(_spread_hooks(found, (os.fspath(root), top))))
+
+
+def _find_settings_folder(home: str) -> str:
+    """Return where the programs of a person keep their settings."""
+    named = os.environ.get("XDG_CONFIG_HOME", "")
+    return named if os.path.isabs(named) else f"{home}/.config"  # noqa: PTH117  text
+
+
+def _list_own_git_settings(home: str) -> list[str]:
+    files = [f"{home}/.gitconfig", f"{_find_settings_folder(home)}/git/config"]
+    named = os.environ.get("GIT_CONFIG_GLOBAL", "")
+    return [*files, named] if named else files
+
+
+def _list_moved_start_up_files(home: str) -> Iterator[str]:
+    """Yield where a protected name of the home really lies, if that is elsewhere."""
+    settings = _find_settings_folder(home)
+    for name in PROTECTED:
+        if name.startswith("/") or "*" in name:
+            continue
+        first, _, rest = name.partition("/")
+        place = f"{settings}/{rest}" if first == ".config" else f"{home}/{name}"
+        real = os.path.realpath(place)
+        if real != f"{home}/{name}":
+            yield real
+    for variable in _START_UP_VARIABLES:
+        if named := os.environ.get(variable, ""):
+            yield os.path.realpath(named)
 
 
 def find_hooks_folder(repository: Repository) -> str:
@@ -317,6 +348,8 @@ def _resolve(value: str, folder: str, home: str) -> str:
 
 
 _NAMED_PLACES = frozenset({"core.hookspath", "core.attributesfile", "init.templatedir"})
+_START_UP_VARIABLES = ("BASH_ENV", "ENV", "PYTHONSTARTUP", "INPUTRC", "GIT_CONFIG_SYSTEM")
+"""Variables of the person that name a file which a program obeys when it starts."""
 _NAMED_PROGRAMS = frozenset(
     {"core.fsmonitor", "core.pager", "core.editor", "core.sshcommand", "sequence.editor"}
 )
@@ -333,10 +366,9 @@ def parse_git_config(text: str) -> list[tuple[str, str]]:
     """
     found: list[tuple[str, str]] = []
     section = ""
-    for line in re.sub(r"\\\r?\n", "", text).splitlines():
+    for line in re.sub(r"\\\r?\n", "", text).split("\n"):
         line = line.strip()
-        heading = _HEADING.match(line)
-        if heading:
+        while heading := _HEADING.match(line):
             name, quoted = heading[1].lower(), heading[2]
             section = name if quoted is None else f"{name}.{_unescape(quoted)}"
             line = line[heading.end() :].strip()
@@ -377,7 +409,10 @@ def _read_value(text: str) -> str:
 
 
 def read_text(path: str) -> str:
-    """Return the beginning of a small regular file; empty if there is none. No link is followed."""
+    """Return the beginning of a small regular file; empty if there is none. No link is followed.
+
+    A mark of the byte order is left out, as git does.
+    """
     try:
         file = open_for_reading(path)
     except (OSError, ValueError):
@@ -385,7 +420,7 @@ def read_text(path: str) -> str:
     with file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return ""
-        return file.read(_MAX_BYTES).decode("utf-8", "surrogateescape")
+        return file.read(_MAX_BYTES).decode("utf-8-sig", "surrogateescape")
 
 
 def _kind(path: str) -> int:
