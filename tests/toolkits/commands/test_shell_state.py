@@ -100,6 +100,12 @@ async def test_an_activated_environment_lives_on(shell: Shell) -> None:
     assert await shell.run("greet") == f"hello from {shell.folder}/env\n"
 
 
+@pytest.mark.parametrize("value", ["", "/nowhere", "$PWD/sub"])
+async def test_a_search_path_without_a_shell_is_not_kept(shell: Shell, value: str) -> None:
+    assert "its PATH is not kept" in await shell.run(f"export PATH={value} A=1")
+    assert await shell.run("echo $A && ls") == "1\nsub\n"
+
+
 async def test_a_folder_outside_or_gone_is_not_kept(shell: Shell) -> None:
     left = await shell.run("cd sub/deep && cd $(printf /tm%s p) && pwd")
     assert left.startswith(
