@@ -126,8 +126,7 @@ def make_agent(
         model or Scripted([]),
         [*files.TOOLS, *commands.TOOLS, *more],
         workspace=machine.root,
-        permissions=Permissions(mode="bypassPermissions"),
-        **options,
+        **{"permissions": Permissions(mode="bypassPermissions"), **options},
     )
 
 
