@@ -78,13 +78,14 @@ class StateRecorder:
             return
         chosen = self._choose_folder(folder[:-1], handle, before)
         state = replace(before, folder=chosen)
-        found = _parse(ended)
-        search_path = found.get("PATH", os.defpath)
+        variables = _parse(ended)
+        variables_before = _parse(started)
+        search_path = variables.get("PATH", os.defpath)
         if find_any_program(SHELL_COMMAND[0], search_path) is None:
             # No later command would start, not even one that corrects it.
             handle.hints.append("its PATH is not kept: `bash` is in none of its folders")
-            found["PATH"] = handle.environment.values.get("PATH", os.defpath)
-        commands.shell = _add_variables(state, found, _parse(started))
+            variables["PATH"] = variables_before.get("PATH", os.defpath)
+        commands.shell = _add_variables(state, variables, variables_before)
 
     def _choose_folder(self, found: bytes, handle: CommandHandle, before: ShellState) -> str:
         path = PurePosixPath(os.fsdecode(found))
