@@ -264,7 +264,10 @@ def find_configured_places(
     """
     top = repository.work_tree if repository else os.fspath(root)
     waiting = [os.path.realpath(file) for file in _list_own_git_settings(home)]
-    found: dict[str, None] = dict.fromkeys((*waiting, *_list_moved_start_up_files(home)))
+    # By their usual names they are protected as such.
+    usual = {f"{home}/.gitconfig", f"{home}/.config/git/config"}
+    moved = [file for file in waiting if file not in usual]
+    found: dict[str, None] = dict.fromkeys((*moved, *_list_moved_start_up_files(home)))
     waiting.append("/etc/gitconfig")
     if repository is not None:
         waiting += [f"{repository.common_dir}/config", f"{repository.git_dir}/config.worktree"]
