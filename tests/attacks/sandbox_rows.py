@@ -252,6 +252,20 @@ _READS_OF_ITS_OWN: tuple[tuple[str, str], ...] = (
             "2>/dev/null; echo $DEPLOY_TOKEN"
         ),
     ),
+    (
+        "program-in-memory",
+        _python(
+            "fd = os.memfd_create('x')\nos.write(fd, open('/bin/cat', 'rb').read())\n"
+            "os.execve(fd, ['cat', '<out>/notes.txt'], {})"
+        ),
+    ),
+    (
+        "script-in-memory",
+        _python(
+            "fd = os.memfd_create('x', 0)\nos.write(fd, b'#!/bin/sh\\ncat <out>/notes.txt\\n')\n"
+            "os.execve(f'/proc/self/fd/{fd}', ['x'], {})"
+        ),
+    ),
     ("list-outside", "ls -laR <out>"),
     ("list-home", "ls -laR <home>"),
     ("list-sibling", "echo <sibling>/*"),

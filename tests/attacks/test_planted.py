@@ -33,6 +33,7 @@ from planted import (
     own_code,
     repositories,
     search_paths,
+    settings_elsewhere,
 )
 from planted import trusted_settings as changes
 from planted_world import BACKENDS, READ_ALL, PlantedWorld, list_files, planted_world
@@ -55,6 +56,7 @@ TABLES: dict[str, Sequence[tuple[str, ...]]] = {
     "trusted settings": changes.PLANTED,
     "later": later.PLANTED,
     "linked homes": linked_homes.PLANTED,
+    "settings elsewhere": settings_elsewhere.PLANTED,
 }
 
 
@@ -321,6 +323,52 @@ def test_what_the_home_leads_to_is_not_written(
             link.unlink()
     assert (world.root / "plain").exists(), "nothing was tried"
     assert (written.read_text() if written.exists() else "") == ("mine\n" if exists else "")
+
+
+@pytest.fixture
+def prepared(
+    prepare: str, variable: str, world: PlantedWorld, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """What the person has set up in a repository; yields the mark of what must not run."""
+    mark = prepare_repository(world, "")
+    name, _, value = world.script(variable).partition("=")
+    if name:
+        monkeypatch.setenv(name, value)
+    world.plant(prepare)
+    yield mark
+    world.plant(settings_elsewhere.CLEAR)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "variable", "script", "backend", "session"),
+    choose_rows(settings_elsewhere.PLANTED, ("same", "next")),
+)
+def test_no_command_changes_settings_of_the_person_wherever_they_lie(
+    prepared: Path, script: str, backend: str, session: str, world: PlantedWorld
+) -> None:
+    script = script.replace("<E>", str(world.home / "evil"))
+    with world.begin(backend) as planting:
+        world.say(planting, script)
+        if session == "same":
+            assert "over" in world.say(planting, "git status; echo over")
+    if session == "next":
+        with world.begin(backend) as begun:
+            assert "over" in world.say(begun, "git status; echo over")
+    world.plant(settings_elsewhere.WORK)
+    assert not prepared.exists()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "variable", "script"),
+    [pytest.param(*row[1:4], id=row[0]) for row in settings_elsewhere.PLANTED],
+)
+def test_settings_that_lie_elsewhere_would_run_what_is_planted_in_them(
+    prepared: Path, script: str, world: PlantedWorld
+) -> None:
+    """The control: planted by a program without a sandbox, each of them runs."""
+    world.plant(script.replace("<E>", str(world.home / "evil")))
+    world.plant(settings_elsewhere.WORK)
+    assert prepared.exists()
 
 
 @pytest.fixture

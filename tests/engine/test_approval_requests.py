@@ -113,6 +113,26 @@ CALLS: dict[str, tuple[str, dict[str, Any], str]] = {
         {"command": "npm --prefix folder test"},
         "folder/package.json",
     ),
+    "a script where the call starts": (
+        "run_command",
+        {"command": "sh run.sh", "cwd": "folder"},
+        "folder/run.sh",
+    ),
+    "a program where the call starts": (
+        "run_command",
+        {"command": "./run.sh", "cwd": "folder"},
+        "folder/run.sh",
+    ),
+    "a build file where the call starts": (
+        "run_command",
+        {"command": "make all", "cwd": "folder"},
+        "folder/Makefile",
+    ),
+    "a wildcard where the call starts": (
+        "run_command",
+        {"command": "bash r*.sh", "cwd": "folder"},
+        "folder/run.sh",
+    ),
     "a quoted command": ("run_command", {"command": "env -S 'bash s.sh'"}, "s.sh"),
     "a wildcard": ("run_command", {"command": "bash s*.sh"}, "s.sh"),
     "a variable": ("run_command", {"command": "S=s.sh; bash $S"}, "s.sh"),

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -183,6 +184,42 @@ async def test_a_link_that_took_a_files_place_is_not_followed(tmp_path: Path) ->
     assert set(done.left_alone) == {"ä b.txt", "d", "d/c.txt"}
     assert (outside / "c.txt").read_text() == "mine\n"
     assert (folder / "d").is_symlink()
+
+
+REPLACED: dict[str, str] = {
+    "folder by a link": "rm -r d; ln -s ../outside d",
+    "folder by a link, itself elsewhere": "mv d e; ln -s ../outside d",
+    "folder by a link to the workspace": "mv d e; ln -s e d; rm e/c.txt; ln ../outside/c.txt e/c.txt",
+    "file by a hard link": "rm d/c.txt; ln ../outside/c.txt d/c.txt",
+    "file by a link": "rm d/c.txt; ln -s ../../outside/c.txt d/c.txt",
+    "file by a pipe": "rm d/c.txt; mkfifo d/c.txt",
+    "file by a folder with a link": "rm d/c.txt; mkdir d/c.txt; ln -s ../../../outside d/c.txt/x",
+    "new file by a hard link": "rm d/new.txt; ln ../outside/c.txt d/new.txt",
+    "new folder by a link": "rm -r n; ln -s ../outside n",
+}
+"""What a command leaves where files are to be put back."""
+
+
+@pytest.mark.parametrize("script", REPLACED.values(), ids=REPLACED)
+async def test_what_took_the_place_of_a_file_or_folder_leads_nowhere(
+    script: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "work"
+    (folder / "d").mkdir(parents=True)
+    (folder / "d/c.txt").write_text("before\n")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "c.txt").write_text("after\n")
+    runs: list[list[Made]] = [
+        [
+            ("write_file", {"path": path, "content": "after\n"})
+            for path in ("d/c.txt", "d/new.txt", "n/c.txt")
+        ]
+    ]
+    journal, store, session = await worked(folder, runs)
+    subprocess.run(["sh", "-c", script], cwd=folder, check=True)
+    back(folder, journal, store, session, 0, force=True)
+    assert content(outside) == {"c.txt": "after\n"}
 
 
 def test_names_that_no_tool_may_touch_are_never_put_back_whatever_a_journal_says(

@@ -119,14 +119,18 @@ def decide(command: str, *, allow: tuple[str, ...] = (), deny: tuple[str, ...] =
 
 
 def make_agent(
-    machine: Machine, *more: Tool, model: Scripted | None = None, **options: Any
+    machine: Machine,
+    *more: Tool,
+    model: Scripted | None = None,
+    permissions: Permissions | None = None,
+    **options: Any,
 ) -> Agent:
     """An agent that asks nothing, with the tools for files and commands and some more."""
     return Agent(
         model or Scripted([]),
         [*files.TOOLS, *commands.TOOLS, *more],
         workspace=machine.root,
-        permissions=Permissions(mode="bypassPermissions"),
+        permissions=permissions or Permissions(mode="bypassPermissions"),
         **options,
     )
 

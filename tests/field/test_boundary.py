@@ -15,6 +15,8 @@ import pytest
 from machine import Machine, decide, make_agent, read_home
 
 from ferrule import Agent, Permissions
+from ferrule.cli.permission_prompt import TerminalApprover
+from ferrule.cli.terminal import Terminal
 from ferrule.core.identity import Identity
 from ferrule.engine.hooks.events import Occasion, SessionStart
 from ferrule.extensions.diagnostics.checkers import Checker, ProjectChecker
@@ -400,3 +402,61 @@ async def test_the_caches_of_checkers_have_no_name_that_others_can_take(
         assert all(place.name not in ("tmp", "") for place in places)
     finally:
         await runner.close()
+
+
+@pytest.mark.parametrize("kept", ["linked", "folder linked", "named by XDG"])
+def test_the_persons_name_in_git_is_found_wherever_it_is_kept(
+    machine: Machine, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(machine.home))
+    folder = machine.home / "dotfiles/git"
+    folder.mkdir(parents=True)
+    (folder / "config").write_text(
+        f"[user]\n\tname = A Person\n\temail = p@example.org\n[github]\n\ttoken = {machine.canary}\n"
+    )
+    if kept == "linked":
+        (machine.home / ".gitconfig").symlink_to("dotfiles/git/config")
+    elif kept == "folder linked":
+        (machine.home / ".config/git").symlink_to("../dotfiles/git")
+    else:
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(machine.home / "dotfiles"))
+    subprocess.run(["git", "init", "-q", str(machine.root)], check=True)
+    shown = machine.run("git config user.name; git config github.token; cat ~/.gitconfig")
+    assert shown.startswith("A Person\n")
+    assert machine.canary not in shown
+
+
+HIDDEN_NAME = "o\x1b]8;;x\x07y\u202ez\u3164\nrun: ls\r"
+"""A link of a terminal, a change of direction, a filler that nobody sees, and another line."""
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("run_command", {"command": "make \r\x1b[2K ls"}),
+        ("run_command", {"command": "make", "cwd": HIDDEN_NAME}),
+        ("delete_path", {"path": HIDDEN_NAME}),
+        ("move_path", {"source": f"{HIDDEN_NAME}/a.txt", "target": "q\u202e.txt"}),
+        ("write_file", {"path": f"{HIDDEN_NAME}/b.txt", "content": "x\x1b[1A\u200b\x9b2J"}),
+    ],
+)
+async def test_a_question_spells_out_what_would_not_be_seen(
+    machine: Machine, tool: str, arguments: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (machine.root / HIDDEN_NAME).mkdir()
+    (machine.root / HIDDEN_NAME / "a.txt").write_text("a\n")
+
+    async def answer(prompt: str) -> str:
+        return "n"
+
+    approver = TerminalApprover(Terminal(), answer, user="u")
+    agent = make_agent(machine, permissions=Permissions(approver=approver))
+    try:
+        result = await agent.session().call(tool, **arguments)
+    finally:
+        await agent.close()
+    asked = capsys.readouterr().err
+    assert not result.success and "permission:" in asked
+    lines = asked.split("\n")
+    assert [line for line in lines if line and not line.isprintable()] == []
+    assert not any("\u3164" in line or line.startswith("run: ls") for line in lines)

@@ -108,3 +108,55 @@ def test_what_a_command_puts_in_place_of_a_file_or_its_folder_is_not_followed(
         assert kept.open() is None and kept.take(9) is None
         kept.remove()
     assert (outside / "1.txt").read_text() == "the person's own"
+
+
+TAKEN_NAMES: dict[str, str] = {
+    "link to a file of the workspace": "ln -s $PWD/victim /tmp/out/$i.txt",
+    "link to nothing": "ln -s $PWD/made /tmp/out/$i.txt",
+    "pipe": "mkfifo /tmp/out/$i.txt",
+    "folder": "mkdir /tmp/out/$i.txt",
+    "file": "echo planted > /tmp/out/$i.txt",
+}
+
+
+@pytest.mark.parametrize("plant", TAKEN_NAMES.values(), ids=TAKEN_NAMES)
+async def test_a_name_of_an_output_that_a_command_has_taken_is_passed_over(
+    plant: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "victim").write_text("as it was\n")
+    given = {
+        CommandPolicy: CommandPolicy(confine=SandboxPolicy(root), timeout=10),
+        Workspace: Workspace(root),
+    }
+    found = find_confinement(given)
+    if found is None or "/tmp" not in found.own:
+        pytest.skip("commands have no `/tmp` of their own on this machine")
+    closers: list[Any] = []
+    context = Context(
+        Identity("t", "u", "s", "r"), "call_1", resources=given, on_close=closers.append
+    )
+
+    async def run(command: str) -> str:
+        return str(await run_command.handler(command, context=context))
+
+    try:
+        await run(f"mkdir -p /tmp/out; for i in 1 2 3 4; do {plant}; done")
+        assert "[all 30000 lines: /tmp/out/5.txt]" in await run("seq 1 30000")
+        # The command writes this one itself, so no name of it can be guessed.
+        piped = await run("awk 'BEGIN { while (n < 3000) print ++n }' | tail -1")
+        assert piped.startswith("3000\n") and "/tmp/out/6.txt" in piped
+        counted = await run("wc -l /tmp/out/5.txt /tmp/out/6.txt")
+        assert counted.split() == [
+            "30000",
+            "/tmp/out/5.txt",
+            "3000",
+            "/tmp/out/6.txt",
+            "33000",
+            "total",
+        ]
+    finally:
+        for closer in reversed(closers):
+            await asyncio.shield(closer())
+    assert {one.name: one.read_text() for one in root.iterdir()} == {"victim": "as it was\n"}

@@ -36,7 +36,7 @@ from ferrule.core.value_class import frozen
 from ferrule.core.vocabulary import Refuser
 from ferrule.permissions import filesystem
 from ferrule.permissions.approvals import ApprovalAnswer, ApprovalRequest, Approver
-from ferrule.permissions.call_analysis import analyse_call
+from ferrule.permissions.call_analysis import analyse_call, start_commands
 from ferrule.permissions.command_analysis.named_scripts import (
     find_build_files,
     find_named_files,
@@ -288,6 +288,7 @@ def _paths_of(tool: Tool, values: Mapping[str, Any], gate: PermissionGate) -> It
     if not case.analyses:
         yield from (need.value for need in case.needs if need.kind in ("read", "write"))
         return
+    context = start_commands(tool, values, context)
     for analysis in case.analyses:
         for part in analysis.parts:
             names = (*find_scripts(part, analysis.parts), *find_build_files(part))

@@ -104,6 +104,12 @@ class CallContext:
         return posixpath.normpath(posixpath.join(self.root, self.start))
 
 
+def start_commands(tool: Tool, values: Mapping[str, Any], context: CallContext) -> CallContext:
+    """Return the context with the folder in which a call says that its commands start."""
+    folder = values.get(START_FOLDER) if START_FOLDER in tool.touches else None
+    return context.starting_in(folder) if isinstance(folder, str) and folder else context
+
+
 def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) -> AnalysedCall:
     """Analyse a call with these validated arguments."""
     subjects = tool.subjects({name: _to_text(values.get(name)) for name in tool.touches})
@@ -114,9 +120,8 @@ def analyse_call(tool: Tool, values: Mapping[str, Any], context: CallContext) ->
             commands.append(subject.value)
         elif subject.kind == "variables":
             variables += _texts_of(subject)
-    folder = values.get(START_FOLDER) if commands and START_FOLDER in tool.touches else None
-    if isinstance(folder, str) and folder:
-        context = context.starting_in(folder)
+    if commands:
+        context = start_commands(tool, values, context)
     analyses = _analyse_commands(commands, variables, context) if commands else ()
     forms = [] if tool.command_form is None else [tool.command_form(values)]
 

@@ -348,8 +348,7 @@ def parse_git_config(text: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     section = ""
     for line in _list_logical_lines(text.removeprefix("\ufeff")):
-        heading = _HEADING.match(line)
-        if heading:
+        while heading := _HEADING.match(line):
             name, quoted = heading[1].lower(), heading[2]
             section = name if quoted is None else f"{name}.{_unescape(quoted)}"
             line = line[heading.end() :].strip()

@@ -100,6 +100,38 @@ async def test_an_activated_environment_lives_on(shell: Shell) -> None:
     assert await shell.run("greet") == f"hello from {shell.folder}/env\n"
 
 
+STATES: dict[str, str] = {
+    "function": "ls() { echo planted; }; export -f ls; export A=1",
+    "function as a variable": 'export "BASH_FUNC_ls%%=() { echo planted; }" || export A=1',
+    "alias": "shopt -s expand_aliases; alias ls='echo planted'; export A=1",
+    "start-up file": "export BASH_ENV=$PWD/start",
+    "start-up file of sh": "export ENV=$PWD/start",
+    "prompt": "export PROMPT_COMMAND='echo planted' PS4='$(echo planted >&2)'",
+    "trap": "trap 'echo planted' DEBUG; export A=1",
+    "built-in switched off": "enable -n printf; export A=1",
+    "separator": "export IFS=s",
+    "arguments": "set -- planted; export A=1",
+    "library": "export LD_PRELOAD=./start.so",
+}
+"""What a shell would carry on to its next command."""
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+async def test_nothing_that_a_command_leaves_is_run_by_the_next_one(
+    shell: Shell, state: str
+) -> None:
+    (shell.folder / "start").write_text("echo planted\n")
+    await shell.call(state)
+    assert await shell.run("ls && cat /dev/null") == "start\nsub\n"
+
+
+@pytest.mark.parametrize("value", ["", "sub", "$PWD/sub"])
+async def test_a_search_path_without_a_shell_is_not_kept(shell: Shell, value: str) -> None:
+    assert "its PATH is not kept" in await shell.run(f"export PATH={value} A=1")
+    assert await shell.run(["printenv", "A"]) == "1\n"
+    assert await shell.run("ls") == "sub\n"
+
+
 async def test_a_folder_outside_or_gone_is_not_kept(shell: Shell) -> None:
     left = await shell.run("cd sub/deep && cd $(printf /tm%s p) && pwd")
     assert left.startswith(

@@ -6,6 +6,7 @@ They are in the folder `out` of the session's own temporary folder and end with 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from ferrule.sandbox.sandbox import Sandbox
 
@@ -20,14 +21,19 @@ _CHUNK_BYTES = 1 << 20
 
 
 def plan_output_file(sandbox: Sandbox, commands: SessionCommands) -> ScratchFile | None:
-    """Return an unused file for an output; None where commands have no folder of their own."""
-    number = commands.count_output_file()
-    oldest = plan_scratch_file(sandbox, commands.folder, _FOLDER, f"{number - _MAX_FILES}.txt")
-    file = plan_scratch_file(sandbox, commands.folder, _FOLDER, f"{number}.txt")
-    if oldest is None or file is None:
-        return None
-    oldest.remove()
-    return file if file.prepare() else None
+    """Return an unused file for an output; None where commands have no folder of their own.
+
+    Names that a command has taken are passed over.
+    """
+    for _ in range(_MAX_FILES):
+        number = commands.count_output_file()
+        file = plan_scratch_file(sandbox, commands.folder, _FOLDER, f"{number}.txt")
+        if file is None or not file.prepare():
+            return None
+        if not file.exists():
+            replace(file, name=f"{number - _MAX_FILES}.txt").remove()
+            return file
+    return None
 
 
 def keep_output(stream: OutputStream, sandbox: Sandbox, commands: SessionCommands) -> str:

@@ -236,7 +236,7 @@ class PipeStatus:
     notes: ScratchFile
     copy: ScratchFile
 
-    def collect(self, handle: CommandHandle) -> None:
+    def collect(self, handle: CommandHandle, sandbox: Sandbox, commands: SessionCommands) -> None:
         """Note which producers failed, and where their output is if a filter hid some of it."""
         for number, code in self._read_notes():
             if number < len(self.honest.producers):
@@ -250,10 +250,12 @@ class PipeStatus:
         if lines <= handle.outputs.combined.line_count and size <= handle.outputs.combined.size:
             self.copy.remove()
             return
+        kept = plan_output_file(sandbox, commands)
+        if kept is None or not self.copy.move_to(kept):
+            self.copy.remove()
+            return
         filters = " and ".join(dict.fromkeys(self.honest.filters))
-        handle.hints.append(
-            f"all {lines} lines before `{make_printable(filters)}`: {self.copy.seen}"
-        )
+        handle.hints.append(f"all {lines} lines before `{make_printable(filters)}`: {kept.seen}")
 
     def _read_notes(self) -> list[tuple[int, int]]:
         data = self.notes.take(_MAX_NOTES) or b""
@@ -269,7 +271,9 @@ def plan_pipe_status(
     if not planned.uses_shell or "|" not in planned.text:
         return None
     notes = plan_hidden_file(sandbox, commands.folder)
-    copy = plan_output_file(sandbox, commands)
+    # The command itself writes the copy: by a name that an earlier one could guess it would write
+    # into whatever that one has put there.
+    copy = plan_hidden_file(sandbox, commands.folder)
     if notes is None or copy is None:
         return None
     honest = make_honest(planned.text, notes.seen, copy.seen)

@@ -522,7 +522,7 @@ def _arrange(
     if pipes is not None:
         text = pipes.honest.text
         started = replace(planned, text=text, argv=(*SHELL_COMMAND, text))
-        collectors.append(pipes.collect)
+        collectors.append(lambda handle: pipes.collect(handle, sandbox, commands))
     recorder = plan_recording(started, sandbox, commands.folder, root) if carry else None
     if recorder is None:
         return started.argv, collectors

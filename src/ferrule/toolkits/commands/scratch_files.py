@@ -48,6 +48,24 @@ class ScratchFile:
         except OSError:
             return False
 
+    def exists(self) -> bool:
+        """Return whether anything has its name, whatever it is."""
+        try:
+            with self.open_folder() as folder:
+                os.stat(self.name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
+    def move_to(self, other: ScratchFile) -> bool:
+        """Rename the file to another one, whose content is lost. Return whether it worked."""
+        try:
+            with self.open_folder() as source, other.open_folder() as target:
+                os.rename(self.name, other.name, src_dir_fd=source, dst_dir_fd=target)
+        except OSError:
+            return False
+        return True
+
     def create(self) -> int:
         """Return a descriptor for writing. Raises OSError if it exists or cannot be made."""
         with self.open_folder() as folder:

@@ -25,6 +25,7 @@ from ferrule.core.value_class import frozen
 from ferrule.permissions.command_analysis.program_facts import word_set
 from ferrule.permissions.command_analysis.syntax import CommandPart
 from ferrule.permissions.command_variables import loads_code
+from ferrule.permissions.provenance import find_any_program
 from ferrule.sandbox.sandbox import Sandbox
 
 from .output_folder import OutputFolder
@@ -77,7 +78,14 @@ class StateRecorder:
             return
         chosen = self._choose_folder(folder[:-1], handle, before)
         state = replace(before, folder=chosen)
-        commands.shell = _add_variables(state, _parse(ended), _parse(started))
+        variables = _parse(ended)
+        variables_before = _parse(started)
+        search_path = variables.get("PATH", os.defpath)
+        if find_any_program(SHELL_COMMAND[0], search_path) is None:
+            # No later command would start, not even one that corrects it.
+            handle.hints.append("its PATH is not kept: `bash` is in none of its folders")
+            variables["PATH"] = variables_before.get("PATH", os.defpath)
+        commands.shell = _add_variables(state, variables, variables_before)
 
     def _choose_folder(self, found: bytes, handle: CommandHandle, before: ShellState) -> str:
         path = PurePosixPath(os.fsdecode(found))
