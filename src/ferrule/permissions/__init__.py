@@ -10,6 +10,7 @@ Evaluating rules:
     path_denials        deny rules for paths, applied where files are opened
     protected_names     names that no tool may read or write
     safe_mode           the programs that may run at all
+    linked_places       places in a folder that the person's home leads to
     repositories        the git repository that a folder belongs to, and what its settings name
     provenance          where paths and programs come from, and whether commands can change them
     loaded_code         what a command line loads as code, and whether commands can write it
