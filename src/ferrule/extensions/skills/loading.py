@@ -69,6 +69,8 @@ class LoadedSkills:
 
         A skill is refused by a rule `Skill(name)`, or because no tool may read its file.
         """
+        if not self.found:
+            return self
         tool = make_skill_tool(self.found)
         kept = tuple(found for found in self.found if not _is_refused(rules, tool, found.skill))
         if len(kept) == len(self.found):
