@@ -1,9 +1,10 @@
 """Sub-agents: a call that has another agent do a task, in a session of its own.
 
 Modules: `delegate_tool` (the tool `delegate`), `delegation` (what may be delegated),
-`delegated_tools` (which tools come along), `delegated_task` (one task), `inherited_parts` (its
-session), `session_delegation` (the driver extension), `sub_agent`, `registry`, `session_tree`
-(shared budgets), `verification` (checks of the work).
+`delegated_tools` (which tools come along), `delegated_task` (one task), `interrupted_task` (what an
+ended process left of one), `inherited_parts` (its session), `session_delegation` (the driver
+extension), `sub_agent`, `registry`, `session_tree` (shared budgets), `verification` (checks of the
+work).
 """
 
 from __future__ import annotations
