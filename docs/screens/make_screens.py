@@ -401,7 +401,6 @@ def _tour(stage: Stage, hour: Hour, width: int) -> None:
     take_with_status("input")
     stage.press("Tab")
     stage.press("Enter")
-    stage.press("Enter")
     stage.settled("One wick")
     take("card")
     stage.begin()

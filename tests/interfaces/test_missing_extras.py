@@ -274,6 +274,7 @@ ENTERED = (
     "ferrule.console.",
     "ferrule.runtime.",
     "ferrule.servers.",
+    "ferrule.testing.pytest_plugin",
     "ferrule.web",
 )
 """What is entered by a command, which says the line, or by pytest."""
