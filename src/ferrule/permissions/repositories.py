@@ -271,7 +271,7 @@ def find_configured_places(
     waiting = [os.path.realpath(file) for file in _list_own_configurations(home)]
     if repository is not None:
         waiting += [f"{repository.common_dir}/config", f"{repository.git_dir}/config.worktree"]
-    folders = dict.fromkeys(map(os.path.realpath, (root, *opened)))
+    folders = dict.fromkeys(os.path.realpath(folder) for folder in (os.fspath(root), *opened))
     linked = (find_linked_places(folder, home, os.environ) for folder in folders)
     found = dict.fromkeys(chain.from_iterable(linked))
     read: set[str] = set()
