@@ -328,6 +328,43 @@ def test_what_the_home_leads_to_is_not_written(
     assert (written.read_text() if written.exists() else "") == ("mine\n" if exists else "")
 
 
+@pytest.mark.parametrize(
+    ("leads", "place", "name", "backend"),
+    [
+        pytest.param(*row[1:4], BACKENDS[number % len(BACKENDS)], id=row[0])
+        for number, row in enumerate(linked_homes.PLANTED)
+    ],
+)
+def test_what_the_home_leads_to_in_an_opened_folder_is_not_written(
+    leads: str,
+    place: str,
+    name: str,
+    backend: str,
+    world: PlantedWorld,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shared = world.home / "shared"
+    world.write(shared / name, "mine\n")
+    link = None
+    if leads.endswith("="):
+        monkeypatch.setenv(leads[:-1], str(shared / place))
+    else:
+        link = world.home / leads
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(shared / place)
+    try:
+        with world.begin(backend) as begun:
+            world.say(
+                begun,
+                f"cd {shared}; echo x > plain; echo x >> {name}; mv plain {name}; echo > plain",
+            )
+    finally:
+        if link is not None:
+            link.unlink()
+    assert (shared / "plain").exists(), "nothing was tried"
+    assert (shared / name).read_text() == "mine\n"
+
+
 @pytest.fixture
 def prepared(
     prepare: str, variable: str, world: PlantedWorld, monkeypatch: pytest.MonkeyPatch

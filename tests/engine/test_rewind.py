@@ -523,6 +523,19 @@ def test_a_rewind_obeys_what_the_persons_settings_protect_by_now(
     assert (tmp_path / "work" / "a.txt").read_text() == "after\n"
 
 
+def test_a_rewind_writes_to_no_folder_that_a_link_leads_to_by_now(
+    tmp_path: Path, written: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.txt").write_text("after\n")
+    (tmp_path / "work").rename(tmp_path / "aside")
+    (tmp_path / "work").symlink_to(other)
+    assert ferrule(["sessions", "rewind", written, "--run", "0", "--yes", "--force"]) == 1
+    assert "is, or lies behind, a link now" in capsys.readouterr().err
+    assert (other / "a.txt").read_text() == "after\n"
+
+
 def test_a_rewind_without_a_terminal_or_a_folder_does_nothing_and_says_why(
     tmp_path: Path, written: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -156,3 +156,39 @@ def test_files_that_cannot_be_written_read_or_judged_are_named_and_are_no_defect
     assert ferrule(["sessions", "bundle", session, "-o", file]) == 0
     assert ferrule(["sessions", "replay", file, "--policy", str(rules)]) == 2
     assert "ferrule sessions import" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("sessions", "export", "<S>", "-o", "<F>"),
+        ("sessions", "bundle", "<S>", "-o", "<F>"),
+        ("sessions", "to-case", "<S>", "-o", "<F>"),
+        ("sessions", "archive", "<S>", "-o", "<F>"),
+        ("audit", "export", "<S>", "-o", "<F>"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("name", ["file", "folder/new"])
+def test_nothing_is_written_through_a_link_that_a_command_may_have_made(
+    command: tuple[str, ...],
+    name: str,
+    folder: Path,
+    session: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    home = folder.parent / "home"
+    home.mkdir()
+    (home / ".bashrc").write_text("mine\n")
+    (folder / "file").symlink_to(home / ".bashrc")
+    (folder / "folder").symlink_to(home)
+    monkeypatch.chdir(folder)
+    words = [word.replace("<S>", session).replace("<F>", name) for word in command]
+    assert ferrule(words) != 0
+    assert "is a link, which a command may have made" in capsys.readouterr().err or (
+        # A folder is named, and click looks at its kind first.
+        words[1] == "to-case"
+    )
+    assert (home / ".bashrc").read_text() == "mine\n"
+    assert [place.name for place in home.iterdir()] == [".bashrc"]

@@ -35,6 +35,7 @@ WAYS: dict[str, tuple[str, dict[str, str], str]] = {
     "editable finder, first": (f"{FINDER}\nsys.meta_path.insert(0, Finder())", {}, "."),
     "link": ("", {"PYTHONPATH": "LINK"}, "."),
     "other workspace": ("", {"PYTHONPATH": "PLACE"}, "/"),
+    "beside, in a repository": ("", {"PYTHONPATH": "PLACE"}, "deep/folder"),
 }
 """What a start-up file does first, variables, and where Ferrule starts."""
 
@@ -42,7 +43,8 @@ WAYS: dict[str, tuple[str, dict[str, str], str]] = {
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     root = tmp_path / "work"
-    (root / "src").mkdir(parents=True)
+    for name in ("src", "deep/folder", ".git"):
+        (root / name).mkdir(parents=True)
     (tmp_path / "link").symlink_to(root / "src")
     for name in MODULES:
         text = f"open({str(tmp_path / 'imported')!r}, 'a').write('{name} ')\n"

@@ -83,6 +83,8 @@ _guard: "_Guard | None" = None
 def protect_imports(arguments: Sequence[str]) -> str:
     """Import nothing any more from the current folder, and from folders that arguments name.
 
+    With a folder counts the repository around it: a session at its top may have written there.
+
     Args:
         arguments: The command line. Its options are not known yet, so each word that names a
             folder counts as a workspace.
@@ -96,6 +98,7 @@ def protect_imports(arguments: Sequence[str]) -> str:
     named = (word.partition("=")[2] or word.removeprefix("-C") for word in arguments)
     folders = (".", *arguments, *named)
     real = {os.path.realpath(folder) for folder in folders if folder and os.path.isdir(folder)}
+    real |= set(map(_find_top, real))
     _guard = _Guard(tuple(sorted(real - {"/"})))
     _guard.removed = [entry for entry in sys.path if _guard.is_planted(entry)]
     sys.path[:] = [entry for entry in sys.path if entry not in _guard.removed]
@@ -144,6 +147,17 @@ def allow_named_modules() -> None:
             sys.meta_path[at] = finder.finder
     if _guard is not None:
         sys.path.extend(entry for entry in _guard.removed if entry not in sys.path)
+
+
+def _find_top(folder: str) -> str:
+    """Return the highest folder above that looks like a repository, else the folder itself."""
+    top: str = folder
+    above: str = folder
+    while above != "/":
+        above = os.path.dirname(above)
+        if os.path.exists(f"{above}/.git"):
+            top = above
+    return top
 
 
 def _list_own_folders() -> tuple[str, ...]:

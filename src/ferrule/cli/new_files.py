@@ -78,10 +78,23 @@ def write_new_files(
 def write_named_file(path: Path, text: str) -> None:
     """Write a text to a file that a person named, but through no link in the current folder.
 
+    Raises:
+        ConfigError: There is such a link, or the file cannot be written.
+    """
+    check_named_file(path)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"`{path}` cannot be written: {error.strerror}") from error
+
+
+def check_named_file(path: str | Path) -> None:
+    """Refuse a name that leads through a link in the current folder.
+
     A command may have made it: it could lead to a file of the person's.
 
     Raises:
-        ConfigError: There is such a link, or the file cannot be written.
+        ConfigError: There is such a link.
     """
     named = os.path.abspath(path)  # noqa: PTH100  its `..` is not resolved through links
     link = find_first_link(named, CommandWritable.from_current_folder().folders)
@@ -90,10 +103,6 @@ def write_named_file(path: Path, text: str) -> None:
             f"`{path}` was not written: `{link}` is a link, which a command may have made",
             hint="remove the link, or name the file that it leads to",
         )
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"`{path}` cannot be written: {error.strerror}") from error
 
 
 def _write(base: int, name: str, text: str, *, replace: bool) -> None:

@@ -8,7 +8,7 @@ is judged by each name by which the home leads to it as well: through links, `XD
 the like, or a variable that names a start-up file (`BASH_ENV`). Only the person can set these.
 
 Links are looked at in the home, at each name of the lists, and one step into the folders among
-these. Not covered: a workspace that is itself, or lies below, what such a link leads to; links that
+these. Not covered: a folder that is itself, or lies below, what such a link leads to; links that
 lie deeper; and programs in `~/.local/bin`, which are linked to be worked on.
 """
 

@@ -26,6 +26,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from ferrule.core.lazy_patterns import compile_lazily
@@ -247,26 +248,32 @@ def _refuse(folder: str, named: str, why: str) -> FoundRepository:
 
 
 def find_configured_places(
-    root: str | os.PathLike[str], repository: Repository | None, home: str
+    root: str | os.PathLike[str],
+    repository: Repository | None,
+    home: str,
+    opened: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Return the places from which settings have git take programs, attributes and settings.
 
     That is `core.hooksPath`, `core.attributesFile`, `include.path`,
     `includeIf.*.path`, `init.templateDir` and programs named by a path, from the repository's
-    settings and the person's, and what the person's home leads to in the workspace
-    (`linked_places`). They are real paths, whether or not anything is there. Whoever plants
-    a setting only has more protected by that.
+    settings and the person's, and what the person's home leads to in the workspace and in folders
+    that were opened (`linked_places`). They are real paths, whether or not anything is there.
+    Whoever plants a setting only has more protected by that.
 
     Args:
         root: The workspace.
         repository: Its repository.
         home: The person's home folder.
+        opened: Further folders that commands can write.
     """
     top = repository.work_tree if repository else os.fspath(root)
     waiting = [os.path.realpath(file) for file in _list_own_configurations(home)]
     if repository is not None:
         waiting += [f"{repository.common_dir}/config", f"{repository.git_dir}/config.worktree"]
-    found = dict.fromkeys(find_linked_places(os.path.realpath(root), home, os.environ))
+    folders = dict.fromkeys(os.path.realpath(folder) for folder in (os.fspath(root), *opened))
+    linked = (find_linked_places(folder, home, os.environ) for folder in folders)
+    found = dict.fromkeys(chain.from_iterable(linked))
     read: set[str] = set()
     while waiting and len(read) < _MAX_INCLUDES:
         path = waiting.pop()

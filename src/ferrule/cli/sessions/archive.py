@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from ferrule.cli.new_files import check_named_file
 from ferrule.cli.terminal import escape_invisible
 from ferrule.runtime.assemble import open_journal_file
 from ferrule.storage.export.archive import ArchiveReport, find_closed_sessions
@@ -57,6 +58,7 @@ def parse_duration(text: str) -> float:
 
 def _choose_file(journal: SqliteJournal, output: str | None) -> Path:
     if output:
+        check_named_file(output)
         return Path(output)
     folder = (journal.path or Path.cwd() / "journal.db").parent / "archives"
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())

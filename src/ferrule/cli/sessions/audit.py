@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ferrule.cli.new_files import check_named_file
 from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.cli.terminal import escape_invisible
 from ferrule.core.errors import SessionNotFound
@@ -225,6 +226,7 @@ def export(
             for line in lines:
                 click.echo(line, nl=False)
             return
+        check_named_file(output)
         with click.open_file(output, "w", encoding="utf-8", atomic=True) as file:
             file.writelines(lines)
     click.echo(f"wrote {output}", err=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ferrule.cli.confirmation import has_terminal
+from ferrule.cli.new_files import check_named_file
 from ferrule.cli.rows import print_row
 from ferrule.cli.terminal import encode_json as encode_json
 from ferrule.runtime.lazy_group import CommandGroup
@@ -129,6 +130,7 @@ def export(session: str, kind: str, output: str | None, redact: bool) -> None:
             for part in parts:
                 click.echo(part, nl=False)
             return
+        check_named_file(output)
         with click.open_file(output, "w", encoding="utf-8", atomic=True) as file:
             file.writelines(parts)
     click.echo(f"wrote {output}", err=True)

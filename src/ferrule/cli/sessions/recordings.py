@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ferrule.cli.new_files import check_named_file
 from ferrule.cli.terminal import encode_json, escape_invisible
 from ferrule.runtime.lazy_imports import lazy_imports
 from ferrule.runtime.shared_options import common_options
@@ -266,6 +267,7 @@ def _shorten(text: str) -> str:
 )
 def bundle(sessions: tuple[str, ...], output: str, artifacts: bool) -> int:
     """Write sessions and their artifacts into one file, for another machine or a test."""
+    check_named_file(output)
     try:
         with assemble.open_journal() as store:
             kept = (
@@ -302,6 +304,7 @@ def to_case(session: str, output: Path, name: str) -> int:
     The case expects the same calls and the same answer. `ferrule eval FILE --offline` checks the
     recording without a model; loosen what other models need not say in the same words.
     """
+    check_named_file(output)
     artifacts = artifact_files.FileArtifactStore(paths.state() / "artifacts")
     with assemble.open_journal() as store:
         written = recorded_cases.write_case(store, session, output, name, artifacts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,6 +93,13 @@ def rewind(session: str, run: int, dry: bool, shows_diff: bool, force: bool, yes
         _, folder = _summarize(store, found)
         if not folder or not Path(folder).is_dir():
             click.echo(f"nothing was done: the session's folder `{folder}` is missing", err=True)
+            return 1
+        if os.path.realpath(folder) != folder:
+            # Commands of a session in the folder above may have put it there.
+            click.echo(
+                f"nothing was done: the session's folder `{folder}` is, or lies behind, a link now",
+                err=True,
+            )
             return 1
         with closing(_open_workspace(folder)) as workspace:
             if shows_diff:

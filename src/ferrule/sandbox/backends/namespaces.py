@@ -194,7 +194,9 @@ class NamespaceBackend:
         """Return what has to be opened so that git works in the workspace, if anything has to."""
         root = str(policy.root)
         self._repository = find_repository(root, self._home).repository
-        self._configured_places = find_configured_places(root, self._repository, self._home)
+        self._configured_places = find_configured_places(
+            root, self._repository, self._home, policy.writable
+        )
         if self._repository is None:
             return None
         try:
