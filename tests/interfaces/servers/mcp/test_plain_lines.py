@@ -182,8 +182,9 @@ def test_a_server_that_is_told_to_end_stops_the_call_and_writes_that_down(
     client.call("wait", 2)
     assert client.process.stderr.readline() == b"waits\n"
     client.process.terminate()
+    # Who closes the stream meanwhile does not wait for an answer.
+    assert client.process.wait(SECONDS) == 143
     (told,) = client.end()
     assert json.loads(told)["id"] == 2 and "closed" in json.loads(told)["error"]["message"]
-    assert client.process.wait(SECONDS) == 143
     (ended,) = [event for event in client.events(ToolAnswered) if event.result.tool == "wait"]
     assert ended.result.error_type is ErrorType.CANCELLED
