@@ -28,6 +28,8 @@ from typing import Any, cast
 from ferrule.engine.threads import run_blocking
 
 MAX_LINE = 16 * 1024 * 1024
+GRACE_SECONDS = 1.0
+"""Seconds that calls may take to end once the process is told to."""
 _MAX_WAITING = 100
 """Lines that wait to be written before a writer is behind."""
 
@@ -221,8 +223,8 @@ async def open_streams(
 ) -> AsyncGenerator[tuple[Any, Any]]:
     """Yield the streams of the client's messages and ours, for the library.
 
-    SIGTERM cancels the current task cleanly, as Ctrl-C does, and then ends the process
-    (SystemExit).
+    SIGTERM ends the input, so that calls end and are answered as when the client closes it, and
+    then the process (SystemExit). After `GRACE_SECONDS` the current task is cancelled.
 
     Args:
         on_lines: Gets the reader and the writer before the first line is read, if both are ours.
@@ -231,7 +233,7 @@ async def open_streams(
 
     # Asked first: then standard output is still where it was.
     reader = LineReader() if _can_read_input() else None
-    async with _cancel_when_terminated(), _open_output() as output:
+    async with _end_when_terminated(reader), _open_output() as output:
         if reader is not None and output is not None:
             on_lines(reader, output)
         async with _read_input(reader):
@@ -305,25 +307,29 @@ def _can_read_input() -> bool:
 
 
 @asynccontextmanager
-async def _cancel_when_terminated() -> AsyncGenerator[None]:
+async def _end_when_terminated(reader: LineReader | None) -> AsyncGenerator[None]:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
-    told = list[int]()
+    told = list[asyncio.Handle]()
     assert task is not None
 
     def end() -> None:
-        told.append(signal.SIGTERM)
-        task.cancel()
+        if reader is not None:
+            reader.end()
+        told.append(loop.call_later(GRACE_SECONDS if reader else 0, task.cancel))
 
     # Fails outside the main thread and on some systems; then the owner of the loop must end it.
     with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
         loop.add_signal_handler(signal.SIGTERM, end)
     try:
         yield
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, BaseExceptionGroup):
         if not told:
             raise
-        raise SystemExit(128 + told[0]) from None
     finally:
+        for cancelling in told:
+            cancelling.cancel()
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
             loop.remove_signal_handler(signal.SIGTERM)
+    if told:
+        raise SystemExit(128 + signal.SIGTERM)
