@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-for _folder in ("tests/interfaces", "tests/repository", "docs/screens", "evals"):
+for _folder in ("tests", "tests/interfaces", "tests/repository", "docs/screens", "evals"):
     sys.path.insert(0, str(ROOT / _folder))
 
 import gateways  # noqa: E402

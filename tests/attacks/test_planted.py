@@ -282,6 +282,16 @@ def test_what_is_planted_for_the_persons_git_would_run(
     assert mark.exists()
 
 
+def link_home(world: PlantedWorld, name: str, target: Path) -> Path:
+    """Have a name of the home lead somewhere. Another row may have had links in a folder of it."""
+    link = world.home / name
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(target)
+    return link
+
+
 @pytest.mark.parametrize(
     ("leads", "place", "name", "backend", "session"),
     choose_rows(linked_homes.PLANTED, ("same", "next")),
@@ -304,12 +314,7 @@ def test_what_the_home_leads_to_is_not_written(
         monkeypatch.setenv(leads[:-1], str(world.root / place))
         link = None
     else:
-        link = world.home / leads
-        if link.is_dir():
-            # Another row had links in it.
-            shutil.rmtree(link)
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(world.root / place)
+        link = link_home(world, leads, world.root / place)
     script = f"echo x > plain; mkdir -p $(dirname {name}); echo x >> {name}; mv plain {name}; true"
     try:
         with world.begin(backend) as planting:
@@ -349,9 +354,7 @@ def test_what_the_home_leads_to_in_an_opened_folder_is_not_written(
     if leads.endswith("="):
         monkeypatch.setenv(leads[:-1], str(shared / place))
     else:
-        link = world.home / leads
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(shared / place)
+        link = link_home(world, leads, shared / place)
     try:
         with world.begin(backend) as begun:
             world.say(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -72,3 +73,34 @@ def test_a_row_is_run_to_its_first_failure_with_the_arguments_as_a_shell_reads_t
     assert "one" in run_lab(tmp_path).stdout
     wrong = run_lab(tmp_path, "two")
     assert wrong.returncode == 2 and "no row `two`" in wrong.stderr
+
+
+PROGRAMS = {
+    path: "".join(re.findall(r"PYTHONPATH=([\w:]+)", command))
+    for row in ROWS.values()
+    for command in row["run"]
+    for path in _PATH.findall(command)
+    if path.endswith(".py") and not Path(path).name.startswith("test_")
+}
+"""The programs of the laboratory, with the folders that their rows have Python import from."""
+_LOAD = """
+import runpy, sys
+from pathlib import Path
+sys.path.insert(0, str(Path(sys.argv[1]).parent))
+runpy.run_path(sys.argv[1], run_name="loaded")
+"""
+
+
+@pytest.mark.parametrize(("program", "folders"), PROGRAMS.items())
+def test_a_program_of_the_laboratory_can_be_loaded(program: str, folders: str) -> None:
+    """A file that it needs may have moved; nobody runs most of them for weeks."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _LOAD, program],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": folders},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
