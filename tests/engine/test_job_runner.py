@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from ferrule.core.identity import Identity
 from ferrule.engine.distributed import engines, handing_in
 from ferrule.engine.distributed import runner as running
 from ferrule.engine.distributed.engines import (
+    EngineExtraMissing,
     EngineOptions,
     EngineUnreachable,
     GoOnElsewhere,
@@ -608,6 +610,27 @@ def test_a_job_waits_for_its_table_unless_its_worker_leaves(
             await second
 
     play(story)
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "extra"),
+    [
+        ("procrastinate", "procrastinate", "scale"),
+        ("pgqueuer", "pgqueuer", "pgqueuer"),
+        ("temporal", "temporalio", "temporal"),
+        ("restate", "restate", "restate"),
+    ],
+)
+def test_an_engine_without_its_library_names_the_line_that_installs_it(
+    name: str, library: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, f"ferrule.job_engines.{name}", raising=False)
+    for loaded in [one for one in sys.modules if one.partition(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(EngineExtraMissing, match=f"`{name}` needs `{library}") as missing:
+        open_engine(name, EngineOptions(""))
+    assert missing.value.hint == f"pip install 'ferrule[{extra}]'"
 
 
 @pytest.mark.parametrize("writable", [True, False])

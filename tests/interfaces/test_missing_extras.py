@@ -272,12 +272,13 @@ CORE = (
 ENTERED = (
     "ferrule.cli.",
     "ferrule.console.",
+    "ferrule.job_engines.",
     "ferrule.runtime.",
     "ferrule.servers.",
     "ferrule.testing.pytest_plugin",
     "ferrule.web",
 )
-"""What is entered by a command, which says the line, or by pytest."""
+"""What is entered by a command or `open_engine`, which say the line, or by pytest."""
 
 
 def test_every_module_without_its_library_names_the_line_that_installs_it() -> None:
@@ -297,5 +298,5 @@ def test_every_module_without_its_library_names_the_line_that_installs_it() -> N
     assert told == []
     assert "ferrule.adapters.langchain says pip install langgraph" in lines
     assert "ferrule.adapters.openai_agents says pip install openai-agents" in lines
-    assert "ferrule.job_engines.temporal says pip install 'ferrule[temporal]'" in lines
+    assert "ferrule.job_engines.temporal is told of pip install 'ferrule[temporal]'" in lines
     assert "ferrule.testing.journal_conformance says pip install pytest" in lines

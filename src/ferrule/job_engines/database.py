@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ferrule.core.extras import name_missing_extra
+import psycopg
+from psycopg.abc import RV, PQGen
+from psycopg_pool import AsyncConnectionPool
+
 from ferrule.engine.distributed.engines import reach
 from ferrule.storage.journal.postgres_connection import KEEPALIVES
-
-with name_missing_extra():
-    import psycopg
-    from psycopg.abc import RV, PQGen
-    from psycopg_pool import AsyncConnectionPool
 
 CONNECTING: dict[str, Any] = {"prepare_threshold": None, "connect_timeout": 10, **KEEPALIVES}
 """For psycopg: a pooler may stand before the database, so nothing is prepared."""

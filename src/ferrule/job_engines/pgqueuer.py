@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from ferrule.core.extras import name_missing_extra
+import asyncpg as untyped_asyncpg
+from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment
+from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
+from pgqueuer.errors import PgqException, RetryRequested
+from pgqueuer.models import Job
+from pgqueuer.qm import QueueManager
+from pgqueuer.queries import Queries
+
 from ferrule.engine.distributed.engines import (
     RETRY_SECONDS,
     Do,
@@ -25,15 +32,6 @@ from ferrule.engine.distributed.engines import (
 
 from .coroutines import call_when, run_with
 from .database import SILENT_SECONDS, make_tables
-
-with name_missing_extra():
-    import asyncpg as untyped_asyncpg
-    from pgqueuer.adapters.persistence.qb import QueryBuilderEnvironment
-    from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
-    from pgqueuer.errors import PgqException, RetryRequested
-    from pgqueuer.models import Job
-    from pgqueuer.qm import QueueManager
-    from pgqueuer.queries import Queries
 
 asyncpg: Any = untyped_asyncpg
 ENTRYPOINT = "ferrule"

@@ -12,19 +12,17 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from ferrule.core.extras import name_missing_extra
+import psycopg
+from procrastinate import App, PsycopgConnector, RetryStrategy, SyncPsycopgConnector
+from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import JobDeferrer
+from procrastinate.schema import SchemaManager
+from procrastinate.worker import Worker
+
 from ferrule.engine.distributed.engines import RETRY_SECONDS, Do, EngineOptions, Ticket, reach
 
 from .coroutines import call_when, repeat, run_with
 from .database import CONNECTING, make_pool, make_tables
-
-with name_missing_extra():
-    import psycopg
-    from procrastinate import App, PsycopgConnector, RetryStrategy, SyncPsycopgConnector
-    from procrastinate.exceptions import ConnectorException
-    from procrastinate.jobs import JobDeferrer
-    from procrastinate.schema import SchemaManager
-    from procrastinate.worker import Worker
 
 QUEUE, TASK = "ferrule", "ferrule.run"
 WHOSE = "the jobs of Procrastinate"

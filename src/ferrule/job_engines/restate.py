@@ -18,7 +18,12 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from ferrule.core.extras import name_missing_extra
+import restate
+from hypercorn.asyncio import serve  # pyright: ignore[reportUnknownVariableType]  in part
+from hypercorn.config import Config
+from restate.retry_policy import InvocationRetryPolicy
+from restate.server import install_shutdown_hook
+
 from ferrule.engine.distributed.engines import (
     Do,
     Engine,
@@ -29,13 +34,6 @@ from ferrule.engine.distributed.engines import (
 )
 
 from .coroutines import repeat, run_with
-
-with name_missing_extra():
-    import restate
-    from hypercorn.asyncio import serve  # pyright: ignore[reportUnknownVariableType]  in part
-    from hypercorn.config import Config
-    from restate.retry_policy import InvocationRetryPolicy
-    from restate.server import install_shutdown_hook
 
 SERVICE, HANDLER = "ferrule", "run"
 HINT = (

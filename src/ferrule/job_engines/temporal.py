@@ -13,18 +13,16 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
-from ferrule.core.extras import name_missing_extra
+from temporalio import activity, workflow
+from temporalio.client import Client
+from temporalio.common import Priority, RetryPolicy, WorkflowIDConflictPolicy
+from temporalio.envconfig import ClientConfig
+from temporalio.service import RPCError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
 from ferrule.engine.distributed.engines import Do, Engine, EngineOptions, Ticket, reach
 
 from .coroutines import repeat, run_with
-
-with name_missing_extra():
-    from temporalio import activity, workflow
-    from temporalio.client import Client
-    from temporalio.common import Priority, RetryPolicy, WorkflowIDConflictPolicy
-    from temporalio.envconfig import ClientConfig
-    from temporalio.service import RPCError
-    from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 TASK_QUEUE, ACTIVITY, WORKFLOW = "ferrule", "ferrule-run", "ferrule-job"
 MOST_DAYS = 365
