@@ -1,6 +1,6 @@
 """Places in a folder that a person's own programs read because their home leads there.
 
-    find_linked_places("/home/p/dotfiles", "/home/p", os.environ)    # /home/p/dotfiles/git
+    find_linked_places(["/home/p/dotfiles"], "/home/p", os.environ)  # /home/p/dotfiles/git
 
 People keep their settings in a folder and link them: `~/.config/git -> ~/dotfiles/git`. Whoever
 writes `dotfiles/git/config` writes `~/.config/git/config`, though no name there says so. So a place
@@ -15,7 +15,7 @@ lie deeper; and programs in `~/.local/bin`, which are linked to be worked on.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from .protected_names import DEFAULT_NAMES, PROTECTED, RESERVED, SECRET
@@ -35,20 +35,24 @@ _PROGRAMS = ".local/bin"
 _MOST_ENTRIES = 1000
 
 
-def find_linked_places(root: str, home: str, variables: Mapping[str, str]) -> Iterator[str]:
-    """Yield the real paths below a folder that start-up files of the person lead to.
+def find_linked_places(
+    roots: Iterable[str], home: str, variables: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the real paths below some folders that start-up files of the person lead to.
 
     Args:
-        root: The folder, free of links.
+        roots: The folders, free of links.
         home: The person's home folder.
         variables: The person's environment.
     """
+    folders = tuple(f"{root}/" for root in roots)
     for place in _list_places(home, variables):
         real = os.path.realpath(place)
-        if not real.startswith(f"{root}/"):
-            continue
-        if DEFAULT_NAMES.check(real.removeprefix(f"{root}/"), write=True) is None:
-            yield real
+        for folder in folders:
+            if not real.startswith(folder):
+                continue
+            if DEFAULT_NAMES.check(real.removeprefix(folder), write=True) is None:
+                yield real
 
 
 def _list_places(home: str, variables: Mapping[str, str]) -> Iterator[str]:

@@ -26,7 +26,6 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 
 from ferrule.core.lazy_patterns import compile_lazily
@@ -272,8 +271,7 @@ def find_configured_places(
     if repository is not None:
         waiting += [f"{repository.common_dir}/config", f"{repository.git_dir}/config.worktree"]
     folders = dict.fromkeys(os.path.realpath(folder) for folder in (os.fspath(root), *opened))
-    linked = (find_linked_places(folder, home, os.environ) for folder in folders)
-    found = dict.fromkeys(chain.from_iterable(linked))
+    found = dict.fromkeys(find_linked_places(folders, home, os.environ))
     read: set[str] = set()
     while waiting and len(read) < _MAX_INCLUDES:
         path = waiting.pop()
